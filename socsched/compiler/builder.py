@@ -38,7 +38,7 @@ from socsched.errors import CompileError, UsageError
 from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.partition import Part, take
-from socsched.graph.rules import check_operators, named
+from socsched.graph.rules import as_a_whole, check_operators, named
 from socsched.models.model import Model
 from socsched.models.registry import bindings, get_model
 from socsched.models.weights import check_weights, draw_weights
@@ -87,6 +87,8 @@ def compile_stage(
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
     if target.simulated:
         _check_rules(stage, engine, precision, part)
+    elif against := as_a_whole(stage_work(stage, precision, part), engine):
+        raise UsageError(f"stage {stage.name!r} cannot run on {engine.id}: {'; '.join(against)}")
     require_layers(take(network, part, layer_types(network)) if part else network, engine)
     chosen, provenance = weights_for(model, network, weights)
     within = (share if target.tuned_to_share else 0, _layout(engine, precision) if target.simulated else "")

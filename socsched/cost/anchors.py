@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from socsched.cost.conversion import is_host_code
 from socsched.cost.cost import TRANSFER_ERROR, error_of, weakest
 from socsched.cost.fitted import estimate
 from socsched.cost.power import dram_capacity
@@ -178,7 +177,7 @@ def cost(request: CostRequest) -> Known | None:
     if not stage.costs:
         return None
     rooflines = dict(_rooflines(request.platform, engine, work)) if work else {}
-    most = 1 if work and is_host_code(work) else stage.share
+    most = 1 if work and work.host_code else stage.share
     most = most if engine.shares == "unit" else 0
     want = Configuration(request.platform, engine, request.mode, request.precision, request.share, most)
     return find_anchor(stage, want, rooflines, request.reference)

@@ -36,11 +36,6 @@ class Hop:
         return (self.given.dtype, self.given.layout) != (self.wanted.dtype, self.wanted.layout)
 
 
-def is_host_code(work: StageWork) -> bool:
-    """Return whether a stage is a host function, which reads and writes plain tensors."""
-    return any(op.kind == "function" for op in work.operators)
-
-
 def matching(producer: StageWork, consumer: StageWork) -> list[tuple[TensorType, TensorType]]:
     """Pair each of the consumer's inputs with the producer's output of the same shape and number class."""
     pairs, left = [], list(producer.outputs)
@@ -86,7 +81,7 @@ def _dtypes(work: StageWork, engine: Engine) -> tuple[str, ...]:
 def _layout(tensor: TensorType, work: StageWork, engine: Engine) -> str:
     if len(tensor.shape) != 4:
         return ""
-    return PLAIN_LAYOUT if is_host_code(work) else engine.precisions[work.precision].layout
+    return PLAIN_LAYOUT if work.host_code else engine.precisions[work.precision].layout
 
 
 def _with(tensor: TensorType, layout: str) -> TensorType:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from socsched.cost.conversion import is_host_code
 from socsched.cost.host_functions import computable as known
 from socsched.cost.roofline import Estimate
 from socsched.cost.sources import ROOFLINE, CostRequest, CostSource
@@ -15,7 +14,7 @@ def cost(request: CostRequest) -> Estimate | None:
     """Return the roofline estimate of a stage or of a part of a network."""
     found = request.roofline()
     work = request.work
-    if found is not None and work is not None and is_host_code(work) and not known(work, request.engine):
+    if found is not None and work is not None and work.host_code and not known(work, request.engine):
         return replace(found, lower=True)
     return found
 

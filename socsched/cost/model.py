@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from socsched.cost.conversion import Hop, Pace, conversion_pace, hops, is_host_code
+from socsched.cost.conversion import Hop, Pace, conversion_pace, hops
 from socsched.cost.cost import Cost, Segment, error_of, weakest
 from socsched.cost.kernel_times import kernel_time
 from socsched.cost.power import dram_capacity, job_energy_uj
@@ -24,40 +24,15 @@ from socsched.cost.sources import PROFILE, CostRequest, CostSource, Known, Refer
 from socsched.descriptor.catalog import find_platform
 from socsched.descriptor.fit import Fit, choose_fit
 from socsched.descriptor.pipeline import Stage
-from socsched.descriptor.platform import NATIVE, OWN, Engine, EngineMode, Figure, Platform, PowerMode, Runtime
+from socsched.descriptor.platform import OWN, Engine, EngineMode, Figure, Platform, PowerMode, Runtime
 from socsched.errors import CompileError
 from socsched.graph.accelerator_kernels import pass_class
 from socsched.graph.operators import Operator, StageWork
-from socsched.graph.rules import check_operators
+from socsched.graph.rules import check_operators, offered, uncompiled
 from socsched.models.parts import PART, whole_stage
 
 if TYPE_CHECKING:
     from socsched.cost.profile import Profile
-
-
-def offered(engine: Engine, work: StageWork | None) -> tuple[Runtime, ...]:
-    """Return the runtimes to choose from for a stage; a nameless one for work that no runtime computes.
-
-    Empty where the engine declares runtimes, and none of them can compute the stage.
-    """
-    if work is None:
-        return (Runtime(""),)
-    if is_host_code(work):
-        return (Runtime(NATIVE),)
-    runtimes = engine.runtimes
-    if not runtimes:
-        rules, simulated = engine.operators.runtime, engine.target.get("kind") == "simulated"
-        runtimes = (Runtime(rules.lower() if rules else "" if simulated else OWN),)
-    kinds = {operator.kind for operator in work.operators}
-    whole = any(operator.unlayered for operator in work.operators)
-    return tuple(
-        runtime
-        for runtime in runtimes
-        if kinds.isdisjoint(runtime.without)
-        and (not runtime.precisions or work.precision in runtime.precisions)
-        and (runtime.name != OWN or work.integers is None or work.integers.any)
-        and not (whole and runtime.name == OWN)
-    )
 
 
 def seen_by(engine: Engine, runtime: Runtime) -> Engine:
@@ -291,6 +266,8 @@ class CostModel:
             work = self.work_of(stage, precision)
         except CompileError as error:  # a limit of this machine says nothing about the engine
             return str(error)
+        if work and not work.host_code and not self.runtime and (lacking := uncompiled(engine, precision)):
+            return lacking
         reasons = self._broken_rules(stage, engine, precision, work) if work else ()
         if reasons:
             return reasons[0] if len(reasons) == 1 else f"{reasons[0]} (and {len(reasons) - 1} more)"
@@ -299,9 +276,6 @@ class CostModel:
             for share in _shares(stage, engine, state, work)
             if (cost := self._cost(stage, engine, precision, share, work)) is not None
         ]
-        if not costs and not offered(engine, work):
-            listed = ", ".join(runtime.name for runtime in engine.runtimes) or OWN
-            return f"no runtime to choose from computes the stage in {precision}: {listed}"
         return costs or "no model, and no known execution time for this engine"
 
     def _broken_rules(self, stage: Stage, engine: Engine, precision: str, work: StageWork) -> tuple[str, ...]:
@@ -446,7 +420,7 @@ def _asked(stage: Stage) -> tuple[str, int, tuple[str, ...], int]:
 def _shares(stage: Stage, engine: Engine, state: EngineMode, work: StageWork | None) -> tuple[int, ...]:
     if engine.shares != "unit":
         return (state.units,)
-    if work and is_host_code(work):
+    if work and work.host_code:
         return (1,)
     return tuple(dict.fromkeys((1, min(stage.share or state.units, state.units))))
 

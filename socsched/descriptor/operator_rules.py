@@ -126,6 +126,8 @@ class OperatorRules(Entry):
     host_code: Annotated[bool, doc("whether arbitrary host functions can run")] = False
     source: SourceKey = ""
     max_batch: int = 0
+    input_ranks: Listed[int] = ()
+    output_ranks: Listed[int] = ()
     refused: Mapping[str, Refused] = field(default_factory=dict)
     formats: Mapping[str, tuple[Format, ...]] = field(default_factory=dict)
     name: Annotated[Name, OR_NULL, doc("rule file: platforms/rules/NAME.yaml", "rules")] = ""
@@ -169,6 +171,8 @@ class JobLimits(Entry):
     max_jobs: Annotated[Count, doc("compiled jobs resident at a time, 0 = unlimited")] = 0
     max_batch: Annotated[Count, doc("largest batch, 0 = unlimited")] = 0
     max_dim: Annotated[Count, doc("largest non-batch dimension, 0 = unlimited")] = 0
+    input_ranks: Annotated[Listed[int], doc("numbers of dimensions that inputs may have, empty = all")] = ()
+    output_ranks: Annotated[Listed[int], doc("numbers of dimensions that outputs may have, empty = all")] = ()
     weights: Annotated[Size, doc("largest size of the weights of one job, 0 B = unlimited")] = 0
     activations: Annotated[Size, doc("largest size of the inner tensors of one job, 0 B = unlimited")] = 0
     note: Annotated[str, doc("remarks")] = ""
@@ -226,6 +230,8 @@ class RuleFile(Entry):
             activation_bytes=self.job.activations,
             source=self.title_of(self.job),
             max_batch=self.job.max_batch,
+            input_ranks=self.job.input_ranks,
+            output_ranks=self.job.output_ranks,
             refused=refused,
             formats={
                 dtype: tuple(replace(entry, source=self.title_of(entry)) for entry in entries)

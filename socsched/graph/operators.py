@@ -149,6 +149,11 @@ class StageWork:
     integers: Integers | None = None
 
     @property
+    def host_code(self) -> bool:
+        """Return whether the stage is a host function, which reads and writes plain tensors."""
+        return any(op.kind == "function" for op in self.operators)
+
+    @property
     def flops(self) -> int:
         """Return the arithmetic operations of one job."""
         return sum(op.flops for op in self.operators)

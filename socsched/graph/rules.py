@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from socsched.descriptor.operator_rules import FACTS, OperatorRule, OperatorRules
-from socsched.descriptor.platform import ONNXRUNTIME, OWN, Engine
+from socsched.descriptor.platform import NATIVE, ONNXRUNTIME, OWN, Engine, Runtime
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
 
 RUNS, FALLS_BACK = "runs", "falls back"
@@ -209,6 +209,70 @@ def _size(tensor: TensorType) -> int:
     return size
 
 
+def offered(engine: Engine, work: StageWork | None) -> tuple[Runtime, ...]:
+    """Return the runtimes to choose from for a stage; a nameless one for work that no runtime computes.
+
+    Empty where the engine declares runtimes, and none of them can compute the stage.
+    """
+    if work is None:
+        return (Runtime(""),)
+    if work.host_code:
+        return (Runtime(NATIVE),)
+    runtimes = engine.runtimes
+    if not runtimes:
+        rules, simulated = engine.operators.runtime, engine.target.get("kind") == "simulated"
+        runtimes = (Runtime(rules.lower() if rules else "" if simulated else OWN),)
+    kinds = {operator.kind for operator in work.operators}
+    whole = any(operator.unlayered for operator in work.operators)
+    return tuple(
+        runtime
+        for runtime in runtimes
+        if kinds.isdisjoint(runtime.without)
+        and (not runtime.precisions or work.precision in runtime.precisions)
+        and (runtime.name != OWN or work.integers is None or work.integers.any)
+        and not (whole and runtime.name == OWN)
+    )
+
+
+COMPILED = {"opencl": ("fp32", "fp16")}
+"""Data types that our code for a kind of target has, where it lacks some."""
+
+
+def uncompiled(engine: Engine, precision: str) -> str:
+    """Return why no program that a bundle ships computes in a data type on an engine, empty if one does.
+
+    The engine's own figures may be those of another program, which plans stand for where that is said (`--runtime`).
+    """
+    kinds = COMPILED.get(str(engine.target.get("kind")), (precision,))
+    if precision in kinds or engine.runtimes or engine.operators.runtime:
+        return ""
+    return f"our code for it computes in {', '.join(kinds)} only, not in {precision}"
+
+
+def as_a_whole(work: StageWork, engine: Engine) -> tuple[str, ...]:
+    """Return what `engine` has against `work` that is none of its operators' fault: its border, zero points, programs.
+
+    `lint`, `plan` and `compile` ask this beside `decide`.
+    """
+    rules = engine.operators
+    reasons = []
+    for side, tensors, ranks in (
+        ("input", work.inputs, rules.input_ranks),
+        ("output", work.outputs, rules.output_ranks),
+    ):
+        wrong = [tensor for tensor in tensors if ranks and len(tensor.shape) not in ranks]
+        if wrong:
+            shape = "x".join(map(str, wrong[0].shape)) or "without dimensions"
+            listed = " or ".join(map(str, ranks))
+            reasons.append(f"an {side} of {shape}: its {side}s have {listed} dimensions")
+    if work.integers is not None and work.integers.asymmetric and not engine.zero_points:
+        reasons.append(ASYMMETRIC)
+    if work.operators and work.precision in engine.precisions and not offered(engine, work):
+        listed = ", ".join(runtime.name for runtime in engine.runtimes) or OWN
+        reasons.append(f"no runtime to choose from computes the stage in {work.precision}: {listed}")
+    return tuple(reasons)
+
+
 def check_operators(work: StageWork, engine: Engine) -> tuple[str, ...]:
     """Return every rule of `engine` that `work` breaks, in words with numbers; empty if the engine can compute it.
 
@@ -229,8 +293,7 @@ def check_operators(work: StageWork, engine: Engine) -> tuple[str, ...]:
     ]
     if lacking:
         reasons.insert(0, named(lacking))
-    if work.integers is not None and work.integers.asymmetric and not engine.zero_points:
-        reasons.append(ASYMMETRIC)
+    reasons += [reason for reason in as_a_whole(work, engine) if not (lacking and reason.startswith("no runtime"))]
     if work.operators and work.precision not in engine.precisions and not engine.operators.host_code:
         reasons.insert(0, wrong)
     return tuple(reasons)

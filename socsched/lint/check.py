@@ -6,7 +6,7 @@ rule with its position and the document that states the rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,7 +24,17 @@ from socsched.descriptor.source import parse, read
 from socsched.descriptor.validation import suggest
 from socsched.errors import CompileError, DescriptorError, InputError, OpenShape, UnknownOperator, UsageError
 from socsched.graph.operators import Operator, StageWork
-from socsched.graph.rules import ASYMMETRIC, SYMMETRICALLY, Decision, check_operators, decide, named, without_kernel
+from socsched.graph.rules import (
+    ASYMMETRIC,
+    SYMMETRICALLY,
+    Decision,
+    as_a_whole,
+    check_operators,
+    decide,
+    named,
+    uncompiled,
+    without_kernel,
+)
 from socsched.models.precision import settled
 from socsched.models.registry import get_model
 from socsched.models.sizes import sized
@@ -36,10 +46,10 @@ Level = Literal["error", "warning", "note"]
 NO_ENGINE, UNKNOWN_OPERATOR, UNAVAILABLE = "no-engine", "unknown-operator", "unavailable"
 RESIDENT_JOBS = "resident-jobs"
 INVALID_FILE, BAD_REQUEST, OPEN_SHAPE, DROPPED_INPUT = "invalid-file", "request", "open-shape", "dropped-input"
-ZERO_POINTS = "zero-points"
+ZERO_POINTS, WHOLE = "zero-points", "stage"
 OTHER_RULES = (
     NO_ENGINE, UNKNOWN_OPERATOR, UNAVAILABLE, RESIDENT_JOBS,
-    INVALID_FILE, BAD_REQUEST, OPEN_SHAPE, DROPPED_INPUT, ZERO_POINTS,
+    INVALID_FILE, BAD_REQUEST, OPEN_SHAPE, DROPPED_INPUT, ZERO_POINTS, WHOLE,
 )  # fmt: skip
 """Names of rules that concern no operator."""
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -270,13 +280,13 @@ def check_pipeline(
             continue
         usable = [accelerator for accelerator in chosen if not accelerator.gap and _may_use(stage, accelerator)]
         yield from _open_batch(stage, usable, at(stage.name))
-        yield from _zero_points(stage.name, works, usable, at(stage.name))
         found = [
             (accelerator, work)
             for accelerator in usable
             for precision, work in works.items()
             if precision in accelerator.engine.precisions
         ]
+        yield from _wholes(stage.name, found, at(stage.name))
         yield from _fallbacks(stage.name, found, at(stage.name), notes)
         yield from _unplaceable(stage, works, platform, chosen, at(stage.name))
 
@@ -297,6 +307,7 @@ def check_plan(plan: Plan, pipeline: Pipeline, chosen: Sequence[Accelerator], at
             continue
         resident[task.engine] = resident.get(task.engine, 0) + 1
         work = stage_work(stage, task.precision)
+        yield from _wholes(task.name, [(accelerator, work)], at(task.name), "error")
         yield from _fallbacks(task.name, [(accelerator, work)], at(task.name), notes=False, level="error")
     for name, count in resident.items():
         most = engines[name].engine.operators.max_jobs
@@ -311,14 +322,23 @@ def check_plan(plan: Plan, pipeline: Pipeline, chosen: Sequence[Accelerator], at
             )
 
 
-def _zero_points(
-    stage: str, works: Mapping[str, StageWork], usable: Sequence[Accelerator], place: Place
+def _wholes(
+    stage: str, found: Sequence[tuple[Accelerator, StageWork]], place: Place, level: Level = "warning"
 ) -> Iterator[Diagnostic]:
-    """Yield the accelerators that compute symmetric values only, where a file states others."""
-    names = tuple(name for one in usable if not one.engine.zero_points for name in one.names)
-    if names and any(work.integers is not None and work.integers.asymmetric for work in works.values()):
-        text = f"{stage} does not run on {', '.join(names)}: {ASYMMETRIC}"
-        yield Diagnostic(ZERO_POINTS, "warning", text, place, stage, names, ("int8",), hint=SYMMETRICALLY)
+    """Yield what accelerators have against a stage as a whole, by the reason."""
+    cases: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for accelerator, work in found:
+        falls = any(not decide(operator, accelerator.engine).runs for operator in work.operators)
+        for reason in as_a_whole(work, accelerator.engine):
+            if falls and reason != ASYMMETRIC:  # said of its operators
+                continue
+            engines, precisions = cases.setdefault(reason, ({}, {}))
+            engines.update(dict.fromkeys(accelerator.names))
+            precisions.setdefault(work.precision)
+    for reason, (engines, precisions) in cases.items():
+        rule, hint = (ZERO_POINTS, SYMMETRICALLY) if reason == ASYMMETRIC else (WHOLE, "")
+        text = f"{stage} does not run on {', '.join(engines)}: {reason}"
+        yield Diagnostic(rule, level, text, place, stage, tuple(engines), tuple(precisions), hint=hint)
 
 
 def _dropped_inputs(stages: Iterable[Triggered], at: PlaceOf) -> Iterator[Diagnostic]:
@@ -475,4 +495,5 @@ def _unplaceable(
 
 
 def _runs(work: StageWork, engine: Engine) -> bool:
-    return work.precision in engine.precisions and not check_operators(work, engine)
+    fits = work.precision in engine.precisions and not uncompiled(engine, work.precision)
+    return fits and not check_operators(work, engine)

@@ -1019,14 +1019,16 @@ def _rearrange(t: Translation, node: Node, split: Sequence[int], order: Sequence
 @_translates("PRelu")
 def _prelu(t: Translation, node: Node) -> None:
     """Emit PRelu: max(x, 0) + slope min(x, 0)."""
-    slope, x = t.constant(node, 1, "the slope"), t.source(node.inputs[0])
-    assert slope is not None, "no slope"
-    if slope.size == 1:
+    slope, x = t.graph.constants.get(node.inputs[1]), t.source(node.inputs[0])
+    if slope is not None and slope.size == 1:
         t.emit(node, "leaky_relu", [x], alpha=float(slope.reshape(())))
         return
     positive = t.emit(node, "relu", [x])
     negative = t.emit(node, "subtract", [x, positive])
-    scaled = t.with_constant(node, "multiply", negative, slope)
+    if slope is None:
+        scaled = t.emit(node, "multiply", [negative, t.source(node.inputs[1])])
+    else:
+        scaled = t.with_constant(node, "multiply", negative, slope)
     t.emit(node, "add", [positive, scaled])
 
 

@@ -1,13 +1,17 @@
 """Networks as people export them, as PyTorch modules whose weights follow from a name, and their ONNX files.
 
-Needs PyTorch and torchvision.  The same module is a peer (`torch.compile`) and, exported, our input: both machines make
-the same weights, so that none have to travel.  Weights repeat a short random sequence, which keeps compressed constants
-small; batch norms scale all channels alike for the same reason.
+Needs PyTorch and torchvision, for `OTHERS` also timm, transformers and ultralytics.  The same module is a peer
+(`torch.compile`) and, exported, our input: both machines make the same weights, so that none have to travel.  Weights
+repeat a short random sequence, which keeps compressed constants small; batch norms scale all channels alike for the
+same reason.
+
+    python -m tools.bench.network_zoo FOLDER [--exporter legacy|dynamo] [NAME ...]
 """
 
 # mypy: ignore-errors
 from __future__ import annotations
 
+import argparse
 import zlib
 from collections.abc import Callable
 from itertools import pairwise
@@ -26,7 +30,7 @@ IMAGE = (1, 3, 224, 224)
 
 def module(name: str) -> nn.Module:
     """Return a network with its weights, in evaluation mode, batch norms folded; KeyError for another name."""
-    made = NETWORKS[name][0]().eval()
+    made = (NETWORKS | OTHERS)[name][0]().eval()
     for parameter in made.parameters():
         parameter.requires_grad_(False)
     for key, tensor in made.state_dict().items():
@@ -36,17 +40,24 @@ def module(name: str) -> nn.Module:
 
 
 def inputs(name: str) -> list[np.ndarray[Any, Any]]:
-    """Return a network's inputs, the same on every machine."""
+    """Return a network's inputs, the same on every machine; a shape that ends with a number's type is one of those."""
     generator = np.random.default_rng(5)
-    return [generator.normal(0, 1, shape).astype(np.float16).astype(np.float32) for shape in NETWORKS[name][1]]
+    arrays = []
+    for shape in (NETWORKS | OTHERS)[name][1]:
+        if isinstance(shape[-1], int):
+            arrays.append(generator.normal(0, 1, shape).astype(np.float16).astype(np.float32))
+        else:
+            arrays.append(generator.integers(0, 2 if shape[-1] is np.bool_ else 100, shape[:-1]).astype(shape[-1]))
+    return arrays
 
 
-def export(name: str, path: Path) -> None:
-    """Write a network as ONNX, opset 17, with the exporter that most files come from."""
+def export(name: str, path: Path, dynamo: bool = False) -> None:
+    """Write a network as ONNX with the exporter that most files come from, opset 17, or with the newer one."""
     torch.backends.mha.set_fastpath_enabled(False)  # its operator has no ONNX form
     given = tuple(torch.tensor(array) for array in inputs(name))
     names = [f"input{index}" for index in range(len(given))]
-    torch.onnx.export(module(name), given, str(path), opset_version=17, dynamo=False, input_names=names)
+    more = {} if dynamo else {"opset_version": 17}
+    torch.onnx.export(module(name), given, str(path), dynamo=dynamo, input_names=names, external_data=False, **more)
 
 
 def _values(key: str, shape: Any) -> torch.Tensor:
@@ -334,3 +345,286 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]]]] = {
     "gru_predictor": (Predictor, [(64, 20, 8)]),
 }
 """By name: how a network is made, and the shapes of its inputs."""
+
+
+class Chosen(nn.Module):
+    """Tensors of what a network of another maker returns, whatever holds them."""
+
+    def __init__(self, whole: nn.Module, names: tuple[str, ...] = (), given: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.whole, self.names, self.given = whole, names, given
+
+    def forward(self, *inputs):
+        found = self.whole(**dict(zip(self.given, inputs, strict=True))) if self.given else self.whole(*inputs)
+        if self.names:
+            return tuple(found[name] for name in self.names)
+        while isinstance(found, (list, tuple)) and isinstance(found[0], (list, tuple, dict)):
+            found = found[0]
+        return tuple(found.values()) if isinstance(found, dict) else found
+
+
+class Detector(nn.Module):
+    """A torchvision detector of one image with everything after its heads: anchors, suppression, the best boxes."""
+
+    def __init__(self, whole: nn.Module) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def forward(self, x):
+        (found,) = self.whole([x[0]])
+        return found["boxes"], found["scores"], found["labels"]
+
+
+class Views(nn.Module):
+    """Features of several cameras sampled at the cells of a bird's-eye view; a second input places them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Sequential(_conv(3, 16, 3, 2), _conv(16, 32, 3, 2)), nn.Conv2d(32, 8, 3, padding=1)
+
+    def forward(self, images, places):
+        features = self.body(images)
+        seen = functional.grid_sample(features, places, align_corners=False)
+        valid = ((places.abs() < 1).all(-1)).unsqueeze(1)
+        weights = valid.float()
+        return self.head((seen * weights).sum(0, keepdim=True) / weights.sum(0, keepdim=True).clamp(min=1))
+
+
+class Deformable(nn.Module):
+    """Deformable attention (Zhu et al., ICLR 2021) over two levels, as its reference in plain PyTorch has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value, self.offset, self.weight = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 32)
+        self.sizes = ((16, 24), (8, 12))
+
+    def forward(self, queries, places, memory):
+        count = queries.shape[1]
+        value = self.value(memory).view(1, -1, 4, 16)
+        offsets = self.offset(queries).view(1, count, 4, 2, 4, 2)
+        weights = self.weight(queries).view(1, count, 4, 8).softmax(-1).view(1, count, 4, 2, 4)
+        grids = 2 * (places[:, :, None, None, None] + 0.1 * offsets) - 1
+        parts, levels = value.split([h * w for h, w in self.sizes], 1), []
+        for level, (height, width) in enumerate(self.sizes):
+            image = parts[level].flatten(2).transpose(1, 2).reshape(4, 16, height, width)
+            levels.append(functional.grid_sample(image, grids[:, :, :, level].transpose(1, 2).flatten(0, 1)))
+        weights = weights.transpose(1, 2).reshape(4, 1, count, 8)
+        return (torch.stack(levels, -2).flatten(-2) * weights).sum(-1).view(1, 64, count).transpose(1, 2)
+
+
+class Tracker(nn.Module):
+    """Tracks with a mask of the steps that were seen: LSTM, masked attention between agents, cumulated steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(8, 64, batch_first=True, bidirectional=True), nn.Linear(128, 60)
+        self.attention = nn.MultiheadAttention(128, 4, batch_first=True)
+
+    def forward(self, tracks, seen):
+        states, _ = self.lstm(tracks * seen.unsqueeze(-1).float())
+        last = (states * seen.unsqueeze(-1)).amax(1)[None]
+        mixed, _ = self.attention(last, last, last, key_padding_mask=~seen.any(1)[None], need_weights=False)
+        return self.head(mixed).view(1, -1, 30, 2).cumsum(2)
+
+
+class Recurrent(nn.Module):
+    """A GRU over rows of a camera image whose pixels are bytes, normalised within."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.gru, self.head = _conv(3, 16, 3, 4), nn.GRU(16 * 24, 64, batch_first=True), nn.Linear(64, 20)
+
+    def forward(self, image):
+        x = image.permute(0, 3, 1, 2).float() / 255
+        x = self.body((x - 0.45) / 0.225)
+        y, _ = self.gru(x.permute(0, 2, 1, 3).flatten(2))
+        return self.head(y)
+
+
+class Volume(nn.Module):
+    """Voxels through 3-D convolutions, flattened to a bird's-eye view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv3d(4, 16, 3, 2, 1), nn.BatchNorm3d(16), nn.ReLU(), nn.Conv3d(16, 32, 3, 2, 1), nn.ReLU(),
+        )  # fmt: skip
+        self.up, self.head = nn.ConvTranspose2d(128, 64, 2, 2), nn.Conv2d(64, 10, 1)
+
+    def forward(self, x):
+        x = functional.interpolate(self.body(x), scale_factor=(1.0, 2.0, 2.0), mode="trilinear")
+        return self.head(functional.relu(self.up(x.flatten(1, 2))))
+
+
+class Best(nn.Module):
+    """A detector's last steps: scores of classes, the best 50 cells, their boxes gathered and written to a canvas."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.score, self.box = nn.Conv2d(32, 5, 3, padding=1), nn.Conv2d(32, 4, 3, padding=1)
+
+    def forward(self, x):
+        scores, boxes = self.score(x).sigmoid().flatten(2), self.box(x).flatten(2)
+        values, places = scores.amax(1).topk(50)
+        kept = boxes.gather(2, places[:, None].expand(1, 4, 50))
+        kinds = scores.argmax(1).gather(1, places)
+        canvas = torch.zeros(1, scores.shape[2]).scatter_reduce(1, places, values, "amax")
+        return kept.transpose(1, 2), values, torch.where(values > 0.3, kinds, -1), canvas
+
+
+class Lines(nn.Module):
+    """Polylines of a map: the largest of their points, rotary positions, RMS norm, gated products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.point, self.scale = nn.Linear(6, 64), nn.Parameter(torch.ones(64))
+        self.qkv, self.gate, self.last = nn.Linear(64, 192), nn.Linear(64, 128), nn.Linear(64, 16)
+        self.register_buffer("rates", 1 / 100 ** (torch.arange(8) / 8))
+
+    def _turned(self, x, angles):
+        one, other = x.chunk(2, -1)
+        return torch.cat((one * angles.cos() - other * angles.sin(), other * angles.cos() + one * angles.sin()), -1)
+
+    def forward(self, points, mask):
+        x = functional.gelu(self.point(points)).masked_fill(~mask.unsqueeze(-1), -1e4).amax(2)
+        angles = torch.arange(x.shape[1])[:, None] * self.rates
+        q, k, v = (
+            self.qkv(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.scale)
+            .view(1, -1, 3, 4, 16)
+            .permute(2, 0, 3, 1, 4)
+        )
+        y = functional.scaled_dot_product_attention(self._turned(q, angles), self._turned(k, angles), v)
+        x = x + y.transpose(1, 2).flatten(2)
+        one, other = self.gate(x).chunk(2, -1)
+        return self.last(functional.silu(one) * other)
+
+
+def _timm(name: str, **more: Any) -> Callable[[], nn.Module]:
+    def made() -> nn.Module:
+        import timm
+
+        return timm.create_model(name, exportable=True, **more)
+
+    return made
+
+
+def _hugging(name: str, names: tuple[str, ...], given: tuple[str, ...], **more: Any) -> Callable[[], nn.Module]:
+    """Return how to make a network of transformers with the settings of its configuration class changed."""
+
+    def made() -> nn.Module:
+        import transformers
+
+        head = getattr(transformers, name)
+        settings = head.config_class(**{**more, "attn_implementation": "eager"})
+        return Chosen(head(settings), names, given)
+
+    return made
+
+
+def _ultralytics(name: str) -> Callable[[], nn.Module]:
+    def made() -> nn.Module:
+        from ultralytics import RTDETR, YOLO
+
+        model = (RTDETR if "rtdetr" in name else YOLO)(f"{name}.yaml").model.eval()
+        for layer in model.modules():
+            if hasattr(layer, "export"):
+                layer.export, layer.format = True, "onnx"
+            if type(layer).__name__ == "C2f":
+                layer.forward = layer.forward_split
+        return Chosen(model)
+
+    return made
+
+
+def _whole(make: Any, **more: Any) -> Callable[[], nn.Module]:
+    return lambda: Detector(make(weights=None, weights_backbone=None, **more))
+
+
+SMALL = (1, 3, 320, 320)
+OTHERS: dict[str, tuple[Callable[[], nn.Module], list[tuple[Any, ...]]]] = {
+    "resnet18": (tv.resnet18, [IMAGE]),
+    "swin_v2_t": (tv.swin_v2_t, [(1, 3, 256, 256)]),
+    "maxvit_t": (tv.maxvit_t, [IMAGE]),
+    "vit_b_32": (tv.vit_b_32, [IMAGE]),
+    "r3d_18": (tv.video.r3d_18, [(1, 3, 8, 112, 112)]),
+    "lraspp": (
+        lambda: _Segmented(tv.segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None)), [SMALL],
+    ),
+    "views": (Views, [(4, 3, 64, 96), (4, 50, 50, 2)]),
+    "deformable": (Deformable, [(1, 60, 64), (1, 60, 2), (1, 480, 64)]),
+    "tracker": (Tracker, [(12, 20, 8), (12, 20, np.bool_)]),
+    "recurrent": (Recurrent, [(1, 64, 96, 3, np.uint8)]),
+    "volume": (Volume, [(1, 4, 16, 64, 64)]),
+    "best": (Best, [(1, 32, 40, 40)]),
+    "lines": (Lines, [(1, 40, 12, 6), (1, 40, 12, np.bool_)]),
+    "bert": (
+        _hugging("BertModel", ("last_hidden_state",), ("input_ids", "attention_mask"), num_hidden_layers=2),
+        [(1, 64, np.int64), (1, 64, np.int64)],
+    ),
+    "segformer": (
+        _hugging("SegformerForSemanticSegmentation", ("logits",), ("pixel_values",)), [(1, 3, 256, 256)],
+    ),
+    "detr": (
+        _hugging(
+            "DetrForObjectDetection", ("logits", "pred_boxes"), ("pixel_values",), use_pretrained_backbone=False,
+            backbone="resnet18", use_timm_backbone=True, encoder_layers=2, decoder_layers=2,
+        ),
+        [SMALL],
+    ),
+    "mobilevit": (_timm("mobilevit_xs"), [(1, 3, 256, 256)]),
+    "pvt_v2": (_timm("pvt_v2_b0"), [IMAGE]),
+    "xcit": (_timm("xcit_nano_12_p16_224"), [IMAGE]),
+    "eva02": (_timm("eva02_tiny_patch14_224"), [IMAGE]),
+    # twenty more of other makers
+    "coatnet": (_timm("coatnet_nano_rw_224"), [IMAGE]),
+    "davit": (_timm("davit_tiny"), [IMAGE]),
+    "edgenext": (_timm("edgenext_small"), [(1, 3, 256, 256)]),
+    "fastvit": (_timm("fastvit_t8"), [(1, 3, 256, 256)]),
+    "mambaout": (_timm("mambaout_femto"), [IMAGE]),
+    "beit": (_timm("beit_base_patch16_224", depth=4), [IMAGE]),
+    "volo": (_timm("volo_d1_224"), [IMAGE]),
+    "rexnet": (_timm("rexnet_100"), [IMAGE]),
+    "hrnet": (_timm("hrnet_w18_small"), [IMAGE]),
+    "convmixer": (_timm("convmixer_768_32"), [IMAGE]),
+    "clip_vision": (
+        _hugging("CLIPVisionModel", ("last_hidden_state", "pooler_output"), ("pixel_values",), num_hidden_layers=4),
+        [IMAGE],
+    ),
+    "dinov2": (_hugging("Dinov2Model", ("last_hidden_state",), ("pixel_values",), num_hidden_layers=4), [IMAGE]),
+    "glpn": (_hugging("GLPNForDepthEstimation", ("predicted_depth",), ("pixel_values",)), [(1, 3, 256, 256)]),
+    "rt_detr": (
+        _hugging(
+            "RTDetrForObjectDetection", ("logits", "pred_boxes"), ("pixel_values",), encoder_layers=1, decoder_layers=2,
+            num_queries=100,
+        ),
+        [SMALL],
+    ),
+    "yolo11n": (_ultralytics("yolo11n"), [SMALL]),
+    "yolov10n": (_ultralytics("yolov10n"), [SMALL]),
+    "yolov8n_seg": (_ultralytics("yolov8n-seg"), [SMALL]),
+    "fcos": (_whole(tv.detection.fcos_resnet50_fpn, min_size=256, max_size=320), [(1, 3, 256, 320)]),
+    "retinanet": (_whole(tv.detection.retinanet_resnet50_fpn, min_size=256, max_size=320), [(1, 3, 256, 320)]),
+    "faster_rcnn": (
+        _whole(tv.detection.fasterrcnn_mobilenet_v3_large_320_fpn, min_size=256, max_size=320), [(1, 3, 256, 320)],
+    ),
+}  # fmt: skip
+"""Networks of the kinds that perception teams asked about (the first twenty), then twenty of other makers' packages."""
+
+
+def main() -> None:
+    """Write the networks into a folder, and say what the exporter refuses."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", default=list(OTHERS))
+    parser.add_argument("--exporter", choices=("legacy", "dynamo"), default="legacy")
+    asked = parser.parse_args()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    for name in asked.names:
+        try:
+            export(name, asked.folder / f"{name}.onnx", asked.exporter == "dynamo")
+        except Exception as error:  # the exporters' errors have no common class
+            print(f"{name}: {asked.exporter}: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -35,7 +35,7 @@ from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import Scales, per_layer, per_tensor
 from socsched.compiler.store import digest, publish, scratch
 from socsched.compiler.toolchains.environments import Helper, Refused, environment, identity
-from socsched.compiler.toolchains.onnx_model import to_onnx
+from socsched.compiler.toolchains.onnx_model import ROW, as_image, to_onnx
 from socsched.compiler.toolchains.package import GROUP, MODEL, QUANTISED, Compiler, Package, Toolchain, check_scales
 from socsched.compiler.toolchains.qdq import quantised
 from socsched.descriptor.pipeline import Stage
@@ -46,7 +46,7 @@ from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.operators import StageWork, TensorType
 from socsched.graph.partition import Part, take
-from socsched.graph.rules import ASYMMETRIC, SYMMETRICALLY, decide
+from socsched.graph.rules import ASYMMETRIC, SYMMETRICALLY, as_a_whole, decide
 from socsched.models.work import stage_work
 
 
@@ -79,9 +79,12 @@ def judge(work: StageWork, engine: Engine) -> Verdict:
 
 def require_all(work: StageWork, engine: Engine) -> Verdict:
     """Return the verdict on `work`; UsageError naming every operator that would fall back, with reason and source."""
-    verdict = judge(work, engine)
-    if not verdict.fallbacks:
+    against, verdict = as_a_whole(work, engine), judge(work, engine)
+    if not verdict.fallbacks and not against:
         return verdict
+    if not verdict.fallbacks or ASYMMETRIC in against:
+        hint = SYMMETRICALLY if ASYMMETRIC in against else "place the stage on another engine, or a part of it"
+        raise UsageError(f"stage {work.stage!r} cannot run on {engine.id}: {'; '.join(against)}", hint)
     lines = [f"  {name}: {why}" + (f" [{source}]" if source else "") for name, why, source in verdict.fallbacks]
     count = f"{len(lines)} of {len(work.operators)} operators"
     raise UsageError(
@@ -234,12 +237,14 @@ def prepare(
     model, whole = network_of(stage)
     work = stage_work(stage, precision, part)
     verdict = require_all(work, engine)
-    if work.integers is not None and work.integers.asymmetric and not engine.zero_points:
-        raise UsageError(f"stage {stage.name!r} cannot run on {engine.id}: {ASYMMETRIC}", SYMMETRICALLY)
     chosen, provenance = weights_for(model, whole, weights)
     types, names = layer_types(whole), port_names(model, whole)
     network = take(whole, part, types) if part else whole
     steps, exact = _known_scales(network, whole, scales) if precision == "int8" else ({}, {})
+    outputs = _border({name: types[name] for name in network.outputs}, engine, precision, "out", toolchain)
+    images = {name: tensor.shape for name, tensor in outputs.items() if tensor.shape != types[name].shape}
+    steps |= {name + ROW: steps[name] for name in images if name in steps}
+    exact |= {name + ROW: exact[name] for name in images if name in exact}
     package = Package(
         stage.name,
         engine,
@@ -247,7 +252,7 @@ def prepare(
         network,
         chosen,
         _border(network.inputs, engine, precision, "in", toolchain),
-        _border({name: types[name] for name in network.outputs}, engine, precision, "out", toolchain),
+        outputs,
         steps,
         tuple(sorted({dtype for _, dtype in verdict.promoted})),
         exact,
@@ -256,6 +261,8 @@ def prepare(
     if toolchain.verbatim and part is None and model.original is not None:
         return Prepared(package, toolchain, verdict, model.original(), names, model.name, provenance, verbatim=True)
     onnx = to_onnx(network, chosen, types)
+    for name, shape in images.items():
+        as_image(onnx, name, shape)
     return Prepared(package, toolchain, verdict, onnx, names, model.name, provenance)
 
 
@@ -285,16 +292,14 @@ def _border(
     offered = [f.layout for f in engine.operators.formats.get(precision, ()) if f.use in (use, "both")]
     layout = next((name for name in offered if _known(name)), engine.precisions[precision].layout)
     free = None if offered else toolchain.layout
+    images = 4 in engine.operators.output_ranks  # values of a row leave such an engine as an image of one pixel
 
-    def at(tensor: TensorType) -> str:
-        if len(tensor.shape) != 4:
-            return ""
-        return free(tensor, precision, layout) if free else layout
+    def at(tensor: TensorType) -> TensorType:
+        shape = (*tensor.shape, 1, 1) if images and use == "out" and len(tensor.shape) == 2 else tensor.shape
+        inside = "" if len(shape) != 4 else free(tensor, precision, layout) if free else layout
+        return TensorType(shape, precision, inside)
 
-    return {
-        name: TensorType(tensor.shape, precision, at(tensor)) if tensor.dtype == "fp32" else tensor
-        for name, tensor in tensors.items()
-    }
+    return {name: at(tensor) if tensor.dtype == "fp32" else tensor for name, tensor in tensors.items()}
 
 
 def _known(layout: str) -> bool:

@@ -7,7 +7,7 @@ produce them, so that scales, calibration tables and messages of the vendor's to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,25 @@ def to_onnx(network: Network, weights: Mapping[str, Array], types: Mapping[str, 
         IR_VERSION if export.opset == OPSET else onnx.helper.find_min_ir_version_for(opsets, ignore_unknown=True)
     )
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=ir_version, producer_name="socsched")
+
+
+ROW = ".row"
+"""Ending of the name of a value within, whose image is the output."""
+
+
+def as_image(model: Any, name: str, shape: Sequence[int]) -> None:
+    """Give an output of a model the shape of an image with the same values."""
+    from onnx import helper, numpy_helper
+
+    graph, inner, sizes = model.graph, name + ROW, f"{name}.image"
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [inner if one == name else one for one in names]
+    graph.initializer.append(numpy_helper.from_array(np.array(shape, np.int64), sizes))
+    graph.node.append(helper.make_node("Reshape", [inner, sizes], [name], name=sizes))
+    output = next(value for value in graph.output if value.name == name)
+    kind = output.type.tensor_type
+    output.CopyFrom(helper.make_tensor_value_info(name, kind.elem_type, list(shape)))
 
 
 def without_operator(network: Network) -> list[str]:
@@ -291,7 +310,8 @@ def _reduce(op: str) -> Handler:
 
 
 def _slice(export: _Export, layer: Layer) -> None:
-    ranges = [export.constant(layer, role, layer.attrs[role], np.int64) for role in ("begin", "end", "axes", "step")]
+    roles = {"begin": "begin", "end": "end", "axes": "axes", "step": "stride"}  # NAME.step is a scale (`qdq`)
+    ranges = [export.constant(layer, role, layer.attrs[name], np.int64) for name, role in roles.items()]
     export.node("Slice", layer, [layer.inputs[0], *ranges])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from socsched.compiler.target import Compilation, FunctionBuild, FunctionCode, Passes, Target, TargetSpec
 from socsched.compiler.targets.gpu_functions.program import FUNCTIONS
+from socsched.graph.rules import COMPILED
 
 _LIMITS = ("max_threads_per_block", "max_shared_memory_per_block")
 
@@ -31,4 +32,4 @@ def function(asked: FunctionBuild) -> FunctionCode:
     return build_for_opencl(asked)
 
 
-TARGET = Target(resolve, passes, lambda entry: ("fp32", "fp16"), functions=dict.fromkeys(FUNCTIONS, function))
+TARGET = Target(resolve, passes, lambda entry: COMPILED["opencl"], functions=dict.fromkeys(FUNCTIONS, function))

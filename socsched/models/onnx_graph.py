@@ -439,16 +439,17 @@ def _contracted(inputs: Sequence[Array], attrs: Any) -> int:
 
 
 def _multiplied(inputs: Sequence[Array], _: Any) -> int:
-    """Return the products of a MatMul."""
+    """Return the elements of a MatMul, or its products as numpy's take as long as so many elements."""
     left, right = inputs
     if min(left.ndim, right.ndim) < 2:
         raise ValueError("products of vectors are not known")
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    return math.prod((*batch, *left.shape[-2:], right.shape[-1]))
+    elements: int = math.prod((*batch, left.shape[-2], right.shape[-1]))
+    return max(elements, elements * int(left.shape[-1]) // 64)
 
 
 def _general_product(inputs: Sequence[Array], attrs: Any) -> int:
-    """Return the products of a Gemm."""
+    """Return the same of a Gemm."""
     turned = zip(inputs[:2], (attrs.get("transA", 0), attrs.get("transB", 0)), strict=True)
     return _multiplied([array.T if turn else array for array, turn in turned], attrs)
 
@@ -482,9 +483,10 @@ SIZES: dict[str, Size] = {
          "GreaterOrEqual", "And", "Or"), _broadcast,
     ),
     **dict.fromkeys(
-        ("Abs", "Cast", "Ceil", "Clip", "Concat", "Cos", "CumSum", "Exp", "Flatten", "Floor", "Identity", "Log", "Neg",
-         "Not", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Relu", "Reshape",
-         "Round", "ScatterND", "Shape", "Sigmoid", "Sin", "Size", "Slice", "Softmax", "Split", "Sqrt", "Squeeze",
+        ("Abs", "Cast", "Ceil", "Clip", "Concat", "Cos", "CumSum", "Exp", "Flatten", "Floor", "Identity",
+         "LayerNormalization", "Log", "Neg", "Not", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin",
+         "ReduceProd", "ReduceSum", "Relu", "Reshape", "Round", "ScatterND", "Shape", "Sigmoid", "Sin", "Size",
+         "Slice", "Softmax", "Split", "Sqrt", "Squeeze",
          "Tanh", "Transpose", "Trilu", "Unsqueeze"), _moved,
     ),
     "ConstantOfShape": _stated,

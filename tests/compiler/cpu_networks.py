@@ -89,6 +89,21 @@ def op(kind: str, *inputs: str, name: str = "y", **attrs: Any) -> Layer:
     return Layer(name, kind, inputs or ("x",), attrs=attrs)
 
 
+def scaled(kind: str, source: str, name: str) -> Any:
+    return Layer(name, kind, (source,), {"constant": f"{name}.c"}), {f"{name}.c": (1,)}
+
+
+def pointwise(name: str, source: str, inputs: int, outputs: int) -> Any:
+    layer, params = conv(name, source, outputs, 1)
+    return layer, params | {f"{name}.w": (outputs, inputs, 1, 1)}
+
+
+GELU = (
+    *(scaled("divide", "r", "i"), op("erf", "i", name="e"), scaled("add", "e", "s")),
+    op("multiply", "r", "s", name="m"),
+)
+LINEAR = {"size": (2 * HEIGHT + 3, 3 * WIDTH), "bilinear": True, "rounding": "round"}
+BACK = {"size": (HEIGHT, WIDTH), "bilinear": True, "coordinates": "half_pixel", "rounding": "round"}
 POOL = {"kernel": 3, "stride": 2, "padding": 1}
 NEAREST = {"size": (2 * HEIGHT, 3 * WIDTH), "bilinear": False}
 CASES = {
@@ -140,6 +155,22 @@ CASES = {
     "softmax between convolutions": network(conv("a", "x"), op("softmax", "a", axis=1), conv("b", "y")),
     "concatenation of odd channels": network(
         conv("a", "x", outputs=20), conv("b", "x", outputs=28), op("concat", "a", "b", axis=1), conv("z", "y")
+    ),
+    **{
+        f"linear, {mode}": network(op("resize2d", **LINEAR, coordinates=mode))
+        for mode in ("half_pixel", "align_corners", "asymmetric")
+    },
+    "a wide dilation": network(conv("a", "x", dilation=(9, 12), padding=(9, 12, 9, 12))),
+    "gelu of rows": network(
+        *(conv("a", "x"), op("reshape", "a", name="f", shape=(1, CHANNELS, HEIGHT * WIDTH))),
+        *(op("transpose", "f", name="r", order=(0, 2, 1)), *GELU, scaled("multiply", "m", "g")),
+        *(op("transpose", "g", name="t", order=(0, 2, 1)),),
+        *(op("reshape", "t", name="u", shape=(1, CHANNELS, HEIGHT, WIDTH)), conv("y", "u")),
+    ),
+    "products behind enlargements": network(
+        *(conv("a", "x", outputs=64, stride=2), conv("b", "x", outputs=80, stride=3)),
+        *(op("resize2d", "a", name="c", **BACK), op("resize2d", "b", name="d", **BACK)),
+        *(op("concat", "c", "x", "d", axis=1), pointwise("z", "y", 64 + CHANNELS + 80, 32), op("relu", "z", name="o")),
     ),
     "few channels": network(op("max_pool", kernel=2, stride=2, padding=0, name="p"), op("tanh", "p"), channels=5),
 }

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from socsched.compiler.targets.llvm.fuse import scalar
 from socsched.graph.fusion import Graph, Group
 
 Array = np.ndarray[Any, Any]
@@ -22,7 +23,6 @@ Array = np.ndarray[Any, Any]
 MOST = 1 << 23
 """Elements of a value beyond which a table takes too much memory and time."""
 _ROOTS = 4
-_EITHER_WAY = ("add", "multiply", "maximum", "minimum")
 NOTHING = -1
 """Place of an element that is zero."""
 KINDS = ("reshape", "transpose", "slice", "pad", "gather", "concat")
@@ -163,14 +163,6 @@ class Moves:
 
     def _size(self, name: str) -> int:
         return prod(self.graph.values[name].shape)
-
-
-def scalar(graph: Graph, group: Group) -> bool:
-    """Return whether an operator combines one tensor with one number, on the right where that makes a difference."""
-    shapes = [graph.network.params.get(name) for name in group.weights.values()]
-    if len(group.inputs) != 1 or len(shapes) != 1 or shapes[0] is None or prod(shapes[0]) != 1:
-        return False
-    return group.kind in _EITHER_WAY or not graph.operations[group.output].weight_first
 
 
 def _index(group: Group, index: Array, shape: tuple[int, ...]) -> Array | None:

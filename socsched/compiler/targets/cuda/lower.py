@@ -20,13 +20,13 @@ from socsched.compiler.layouts import padded, physical_shape
 from socsched.compiler.passes.relax_form import emit_general
 from socsched.compiler.targets.cuda import gemm, index_maps, kernels, rules, sequence_lower
 from socsched.compiler.targets.cuda.activation import beyond_relu
-from socsched.compiler.targets.cuda.fuse import fuse, with_numbers
+from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.index_maps import NOTHING, Moves
 from socsched.compiler.targets.cuda.kernels import Window
 from socsched.compiler.targets.cuda.rules import axis_table
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR, Convolution, Tile, estimate, gpu, round_up, tile_for
-from socsched.compiler.targets.llvm.fuse import activation
+from socsched.compiler.targets.llvm.fuse import activation, with_numbers
 from socsched.compiler.targets.llvm.vector import window_of
 from socsched.errors import CompileError
 from socsched.graph.fusion import Graph, Group

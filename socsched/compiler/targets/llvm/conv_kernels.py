@@ -39,6 +39,7 @@ def conv2d(
     order: Order,
     most: int = TERMS,
     joined: int = 0,
+    skips: bool = False,
 ) -> Any:
     """Return conv(X, weight[blocks, in_blocks, kh, kw, ci, c], bias[blocks, c], R, O).
 
@@ -46,7 +47,8 @@ def conv2d(
     computed, a share of the next channel group's weights is prefetched and, in the first group, which is the first to
     read the image, the pixels of the next tile: channels are far apart in memory, so the hardware prefetcher misses
     them.  `joined`: so many blocks of output read the same blocks of input, `source.blocks` of all (a convolution in
-    groups), 0 if every block does.
+    groups), 0 if every block does.  `skips`: positions of the window outside of the image are left
+    out, and no border is read.
     """
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.stride, window.dilation
     in_blocks, ci, blocks, c, first = source.blocks, source.block, target.blocks, target.block, target.first
@@ -59,6 +61,12 @@ def conv2d(
     parts = -(-tiles // each)
     units, tasks = oh * parts, oh * parts * groups
     up, left = source.border - window.pad[0], source.border - window.pad[1]
+    low, high, first_x, last_x = (
+        source.border,
+        source.border + source.height,
+        source.border,
+        source.border + source.width,
+    )
     rb, rn, rh, rw, _ = residual, *residual_shape(target, residual)
     rc = c if residual >= 0 else 1
     done = finish(activation, residual >= 0)
@@ -110,6 +118,21 @@ def conv2d(
         for t in T.unroll(tw):
             for k in T.vectorized(ci):
                 near[t, k] = X[base + ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
+        for k in T.unroll(ci):
+            for o in T.unroll(to):
+                for t in T.unroll(tw):
+                    for v in T.vectorized(c):
+                        sums[o, t, v] = sums[o, t, v] + near[t, k] * K[g * to + o, ic, ky, kx, k, v]
+
+    @T.macro
+    def multiply_inside(sums, near, X, K, g, base, at_y, at_x, ic, ky, kx):
+        for t in T.unroll(tw):
+            for k in T.vectorized(ci):
+                near[t, k] = T.Select(
+                    T.And(at_x + t * sw >= first_x, at_x + t * sw < last_x),
+                    X[base + ic, at_y, T.min(T.max(at_x + t * sw, first_x), last_x - 1), k],
+                    zero(X),
+                )
         for k in T.unroll(ci):
             for o in T.unroll(to):
                 for t in T.unroll(tw):
@@ -180,6 +203,17 @@ def conv2d(
                                     for t in T.unroll(tw):
                                         for v in T.vectorized(c):
                                             acc[o, t, v] = acc[o, t, v] + wide(part[o, t, v])
+                        elif skips:
+                            near = T.sblock_alloc_buffer((tw, ci), dtype)
+                            for ky, kx in T.grid(kh, kw):
+                                at_y: T.let[T.int32] = y * sh + ky * dh + up
+                                at_x: T.let[T.int32] = x0 * sw + kx * dw + left
+                                if T.And(
+                                    T.And(at_y >= low, at_y < high),
+                                    T.And(at_x + (tw - 1) * sw >= first_x, at_x < last_x),
+                                ):
+                                    for ic in range(in_blocks):
+                                        multiply_inside(acc, near, X, K, g, base, at_y, at_x, ic, ky, kx)
                         else:
                             for ic, ky, kx in T.grid(in_blocks, kh, kw):
                                 foresee(X, K, g, base, slot, y1, x1, ic, ky, kx)

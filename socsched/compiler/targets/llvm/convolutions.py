@@ -140,8 +140,8 @@ class Convolutions(Images):
         if not pointwise or source.border or target.border or residual_border or group.output in self.slices:
             chosen = tile(self.vector, joined or target.blocks, target.width)
             order = Order(1, _rows_first(source, target, window))
-            args = (image, lying, window, act, border, chosen, order, self.most, joined)
-            self.finish(group, target, conv_kernels.conv2d, args, operands)
+            tiled = (image, lying, window, act, border, chosen, order, self.most, joined, self.skips(group))
+            self.finish(group, target, conv_kernels.conv2d, tiled, operands)
             return
         pixels = target.height * target.width
         chosen = tile(self.vector, joined or target.blocks, pixels)
@@ -160,6 +160,8 @@ class Convolutions(Images):
     def method(self, group: Group, source: Image, target: Image, weight: Array, window: Window) -> half.Method:
         """Return the method of a convolution: Winograd needs 3x3, stride 1, whole blocks and enough tiles."""
         direct = half.Method(0, self.dtype)
+        if self.skips(group):
+            return direct
         plain = window == Window((3, 3), (1, 1), (1, 1)) and weight.shape[2:] == (3, 3)
         same = self.graph.values[group.output].shape[2:] == (source.height, source.width)
         if not (plain and same and source.block == self.c and source.border >= 1):

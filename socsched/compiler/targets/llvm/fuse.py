@@ -6,8 +6,9 @@ convolution.  The fused group takes the position of its last part, after everyth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from socsched.compiler.environment import T, tirx
 from socsched.graph.fusion import Graph, Group
 
 _UNARY = ("sigmoid", "tanh", "clip", "leaky_relu", "relu")
+_EITHER_WAY = ("add", "multiply", "maximum", "minimum")
 GATES = ("silu", "hard_sigmoid", "hard_swish")
 _SIXTH = 1 / 6
 _LEAST = -3.4e38
@@ -23,9 +25,10 @@ _LEAST = -3.4e38
 _LINEAR = ("conv2d", "conv2d_transpose", "dense", "add")
 
 
-def fuse(graph: Graph) -> Graph:
+def fuse(graph: Graph, weights: Mapping[str, Any]) -> Graph:
     """Return `graph` with activations and residual additions inside the operators that feed only them."""
-    for step in (_biases, hard_gates, _gates, _residuals, _activations):
+    graph = with_numbers(gelus(hard_gates(_biases(graph))), weights)
+    for step in (_gates, _residuals, _activations, _rows):
         graph = step(graph)
     return graph
 
@@ -114,8 +117,7 @@ def _residuals(graph: Graph) -> Graph:
             group
             for group in graph.groups
             if group.output in total.inputs
-            and group.kind == "conv2d"
-            and _plain(group)
+            and (_plain(group) if group.kind == "conv2d" else resizes(graph, group))
             and graph.used_once(group.output)
         ]
         if len(shapes) > 1 or not candidates:
@@ -129,14 +131,159 @@ def _residuals(graph: Graph) -> Graph:
 
 def _activations(graph: Graph) -> Graph:
     for group in graph.groups:
-        if group.kind not in (*_UNARY, *GATES) or len(group.inputs) != 1:
+        if group.kind not in (*_UNARY, *GATES, "gelu") or len(group.inputs) != 1:
             continue
-        source = _producer(graph, group.inputs[0])
+        moves, source = _behind_moves(graph, group.inputs[0])
         if source is None or not _plain(source) or not graph.used_once(source.output):
             continue
+        if moves and (source.kind != "conv2d" or not is_image(graph, source.output)):
+            continue  # the value before the moves has a name and no definition but that of a rule
         options = {**source.options, "activation": activation(group)}
-        graph = _put(graph, group, replace(source, output=group.output, options=options), source)
+        if not moves:
+            graph = _put(graph, group, replace(source, output=group.output, options=options), source)
+            continue
+        last = moves[0]
+        operation = replace(graph.operations[last.output], name=group.output)
+        graph = replace(graph, operations={**graph.operations, group.output: operation})
+        graph = _put(graph, group, replace(last, output=group.output), last)
+        graph = _put(graph, source, replace(source, options=options))
     return graph
+
+
+def _behind_moves(graph: Graph, value: str) -> tuple[list[Group], Group | None]:
+    """Return the reshapes and transposes before a value, the last first, and the operator before them."""
+    moves: list[Group] = []
+    while (maker := _producer(graph, value)) is not None and maker.kind in ("reshape", "transpose"):
+        if not graph.used_once(value):
+            return moves, None
+        moves.append(maker)
+        (value,) = maker.inputs
+    return moves, maker
+
+
+def is_image(graph: Graph, *names: str) -> bool:
+    """Return whether all these values can be stored in blocks of channels: images of one frame."""
+    kinds = [graph.values[name] for name in names]
+    return all(len(t.shape) == 4 and t.shape[0] == 1 and min(t.shape) > 0 and t.dtype == "fp32" for t in kinds)
+
+
+def resizes(graph: Graph, group: Group) -> bool:
+    """Return whether an operator is an interpolation, or repeats pixels, that has a rule."""
+    if group.kind != "resize2d" or not is_image(graph, group.inputs[0], group.output):
+        return False
+    options = group.options
+    if options["bilinear"]:
+        return options["coordinates"] in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    scales = (group.attrs["scale_h"], group.attrs["scale_w"])
+    whole = all(scale == int(scale) and scale >= 1 for scale in scales)
+    return whole and (options["coordinates"], options["rounding"]) in _ENLARGING
+
+
+_ENLARGING = (("asymmetric", "floor"), ("half_pixel", "round"), ("half_pixel", "round_prefer_floor"))
+"""For whole factors these map every new pixel to the old one that contains it."""
+
+
+def _rows(graph: Graph) -> Graph:
+    """Replace the moves between images and rows of channels, as tokens have them, by one operator each."""
+    for turn in graph.groups:
+        if turn.kind != "transpose":
+            continue
+        order, first, last = tuple(turn.options["order"]), turn.inputs[0], turn.output
+        kind, gone = {(0, 2, 3, 1): "image_to_rows", (0, 3, 1, 2): "rows_to_image"}.get(order, ""), [turn]
+        if order == (0, 2, 1):
+            before = _producer(graph, first)
+            after = next(iter(graph.consumers(last)), None) if graph.used_once(last) else None
+            if before is not None and before.kind == "reshape" and graph.used_once(first):
+                kind, first = "image_to_rows", before.inputs[0]
+                gone = [before, turn]
+            elif after is not None and after.kind == "reshape":
+                kind, last = "rows_to_image", after.output
+                gone = [turn, after]
+        image, rows = (first, last) if kind == "image_to_rows" else (last, first)
+        if not kind or not is_image(graph, image) or graph.values[rows].shape[0] != 1:
+            continue
+        (_, channels, height, width), sizes = graph.values[image].shape, graph.values[rows].shape
+        if sizes[-1] == channels and sizes[1:-1] in ((height, width), (height * width,)):
+            graph = _put(graph, gone[-1], Group(turn.name, kind, (first,), last, layer=turn.layer), *gone[:-1])
+    return graph
+
+
+def gelus(graph: Graph) -> Graph:
+    """Replace x (erf(x / a) + b) c by one operator; its numbers are the names of parameters (`with_numbers`)."""
+    for erf in graph.groups:
+        found = _gelu(graph, erf) if erf.kind == "erf" else None
+        if found is not None:
+            source, last, gone, numbers = found
+            new = Group(last.name, "gelu", (source,), last.output, options={"activation": ("gelu", *numbers)})
+            graph = _put(graph, last, new, *gone)
+    return graph
+
+
+def with_numbers(graph: Graph, weights: Mapping[str, Any]) -> Graph:
+    """Return `graph` with the numbers of its GELUs in place of the parameters' names."""
+
+    def resolved(group: Group) -> Group:
+        found = group.options.get("activation")
+        if not found or found[0] != "gelu":
+            return group
+        numbers = (
+            (one if isinstance(one, float) else float(np.asarray(weights[one]).reshape(-1)[0]), inverse)
+            for one, inverse in found[1:]
+        )
+        values = (1 / number if inverse else number for number, inverse in numbers)
+        return replace(group, options={**group.options, "activation": ("gelu", *values)})
+
+    return replace(graph, groups=tuple(map(resolved, graph.groups)))
+
+
+Number = tuple[str | float, bool]
+"""A number, or the parameter that holds it, and whether its inverse is meant."""
+
+
+def _gelu(graph: Graph, erf: Group) -> tuple[str, Group, list[Group], list[Number]] | None:
+    """Return the input of a GELU, its last operator, the others, and its numbers."""
+    inner, moved = _producer(graph, erf.inputs[0]), _reader(graph, erf.output)
+    if inner is None or moved is None or not graph.used_once(inner.output):
+        return None
+    product = _reader(graph, moved.output)
+    if moved.kind != "add" or product is None or product.kind != "multiply" or len(product.inputs) != 2:
+        return None
+    (source,), other = inner.inputs[:1], next(name for name in product.inputs if name != moved.output)
+    outer = _reader(graph, product.output) if other == source else _producer(graph, other)
+    if outer is None or outer.inputs != ((product.output,) if other == source else (source,)):
+        return None
+    if not graph.used_once(outer.inputs[0] if other == source else outer.output):
+        return None
+    first, last, shift = _factor(graph, inner), _factor(graph, outer), _number(graph, moved)
+    if first is None or last is None or shift is None:
+        return None
+    end = outer if other == source else product
+    gone = [group for group in (inner, erf, moved, product, outer) if group is not end]
+    return source, end, gone, [first, shift, last]
+
+
+def _factor(graph: Graph, group: Group) -> Number | None:
+    found = _number(graph, group)
+    return (found[0], group.kind == "divide") if found and group.kind in ("multiply", "divide") else None
+
+
+def _number(graph: Graph, group: Group) -> Number | None:
+    """Return the one number that an operator of one input combines it with, None if there is none."""
+    if (stated := _scalar(group)) is not None and not graph.operations[group.output].weight_first:
+        return stated, False
+    return (next(iter(group.weights.values())), False) if scalar(graph, group) and not group.relu else None
+
+
+def scalar(graph: Graph, group: Group) -> bool:
+    """Return whether an operator combines one tensor with one number, on the right where that makes a difference."""
+    shapes = [graph.network.params.get(name) for name in group.weights.values()]
+    if len(group.inputs) != 1 or len(shapes) != 1 or shapes[0] is None or prod(shapes[0]) != 1:
+        return False
+    return group.kind in _EITHER_WAY or not graph.operations[group.output].weight_first
+
+
+def _reader(graph: Graph, value: str) -> Group | None:
+    return graph.consumers(value)[0] if graph.used_once(value) else None
 
 
 def hard_gates(graph: Graph) -> Graph:
@@ -188,6 +335,8 @@ def _scalar(group: Group) -> float | None:
 
 Activation = tuple[Any, ...]
 
+_ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
+"""Coefficients of Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: 1.5e-7 absolute."""
 _LOG2E, _LN2_HIGH, _LN2_LOW = 1.44269504088896341, 0.693359375, -2.12194440e-4
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
@@ -262,6 +411,20 @@ def _tanh(x: Any) -> Any:
     return T.float32(2) * _sigmoid(T.float32(2) * x) - T.float32(1)
 
 
+def _erf(x: Any) -> Any:
+    size = tirx.abs(x)
+    t = T.float32(1) / (T.float32(1) + T.float32(0.3275911) * size)
+    total = T.float32(_ERF[0])
+    for factor in _ERF[1:]:
+        total = total * t + T.float32(factor)
+    near = T.float32(1) - total * t * exponential(T.float32(0) - size * size)
+    return tirx.Select(x < T.float32(0), T.float32(0) - near, near)
+
+
+def _gelu_of(x: Any, scale: float, shift: float, factor: float) -> Any:
+    return x * (_erf(x * T.float32(scale)) + T.float32(shift)) * T.float32(factor)
+
+
 def _clip(x: Any, low: float, high: float) -> Any:
     return T.min(T.max(x, T.float32(low)), T.float32(high))
 
@@ -280,5 +443,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5),
     "exp": exponential,
+    "erf": _erf,
+    "gelu": _gelu_of,
     "sqrt": lambda x: T.sqrt(x),
 }

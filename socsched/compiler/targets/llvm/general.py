@@ -16,8 +16,6 @@ from socsched.compiler.targets.llvm.fuse import function
 _LEAST = 1 << 14
 """Elements from which on several threads share a loop."""
 _WIDTHS = (16, 8, 4)
-_ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
-"""Coefficients of Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: 1.5e-7 absolute."""
 
 
 def legalised(module: Any, target: Any) -> Any:
@@ -48,20 +46,7 @@ def _elementwise(name: str, form: Callable[[Any], Any]) -> Callable[[Any, Any], 
     return lambda builder, call: builder.call_te(compute, call.args[0], primfunc_name_hint=name)
 
 
-def _erf(x: Any) -> Any:
-    size = tirx.abs(x)
-    t = 1.0 / (1.0 + 0.3275911 * size)
-    total: Any = tirx.const(_ERF[0], "float32")
-    for factor in _ERF[1:]:
-        total = total * t + tirx.const(factor, "float32")
-    near = 1.0 - total * t * function(("exp",))(0.0 - size * size)
-    return tirx.Select(x < 0.0, 0.0 - near, near)
-
-
-_VECTOR: dict[str, Callable[[Any], Any]] = {
-    **{name: function((name,)) for name in ("exp", "sigmoid", "tanh")},
-    "erf": _erf,
-}
+_VECTOR: dict[str, Callable[[Any], Any]] = {name: function((name,)) for name in ("exp", "sigmoid", "tanh", "erf")}
 
 
 def _scheduled(module: Any, _: Any) -> Any:

@@ -18,7 +18,8 @@ from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import padded, physical_shape
 from socsched.compiler.passes.relax_form import DTYPES
 from socsched.compiler.targets.llvm import kernels
-from socsched.compiler.targets.llvm.vector import Lying, Vector
+from socsched.compiler.targets.llvm.fuse import is_image
+from socsched.compiler.targets.llvm.vector import Lying, Vector, skips_taps, window_of
 from socsched.errors import CompileError
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
@@ -97,8 +98,15 @@ class Images:
 
     def border(self, value: str) -> int:
         """Return the zero border `value` needs: its convolutions' padding, and `EDGE` where it leaves blocked."""
-        pads = [_padding(group) for group in self.graph.consumers(value) if group.kind == "conv2d"]
+        readers = [group for group in self.graph.consumers(value) if group.kind == "conv2d"]
+        pads = [_padding(group) for group in readers if not self.skips(group)]
         return max([0, *pads, EDGE if value in self.graph.outputs and self.at_border(value).layout != "NCHW" else 0])
+
+    def skips(self, group: Group) -> bool:
+        """Return whether a convolution reads no border, because most of its window lies outside of the image."""
+        _, channels, *size = self.graph.values[group.inputs[0]].shape
+        whole = group.attrs["groups"] == 1 and channels % self.c == 0 and self.dtype == "float32"
+        return whole and skips_taps(window_of(group), size, self.graph.values[group.output].shape[2:])
 
     def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
         if tensor.layout in ("", "NCHW"):
@@ -146,11 +154,7 @@ class Images:
 
     def is_image(self, *names: str) -> bool:
         """Return whether all these values can be stored in whole blocks of the vector unit's size."""
-        for name in names:
-            tensor = self.graph.values[name]
-            if len(tensor.shape) != 4 or tensor.shape[0] != 1 or min(tensor.shape) < 1 or tensor.dtype != "fp32":
-                return False
-        return True
+        return is_image(self.graph, *names)
 
     def copied(self, image: Image, border: int) -> Image:
         target = replace(image, var=None, border=border)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.compiler.environment import T, tirx
-from socsched.compiler.targets.llvm.fuse import Activation, apply_activation, exponential, function
+from socsched.compiler.targets.llvm.fuse import Activation, apply_activation, exponential, finish, function
 from socsched.compiler.targets.llvm.vector import Lying, Product, Tile, Window
 
 _NO_ALIAS = {"tirx.noalias": True, "tirx.is_scheduled": True}
@@ -195,40 +195,109 @@ def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
     return pool_image
 
 
-def resize_kernel(source: Lying, target: Lying, scale: tuple[int, int]) -> Any:
-    """Return resize(X, O): nearest-neighbour enlargement, each pixel repeated `scale` (height, width) times."""
-    blocks, c, oh, ow, b_in, b_out = (
-        target.blocks,
-        target.block,
-        target.height,
-        target.width,
-        source.border,
-        target.border,
-    )
+def resize(source: Lying, target: Lying, linear: bool, activation: Activation, residual: int) -> Any:
+    """Return resize(X, at[oh + ow, 2], share[oh + ow], R, O): interpolation between, or repetition of, pixels.
+
+    `at`: the two rows of each row of the result, then the two columns of each column; `share` is that of the second.
+    `residual` is the border of an image R that is added before the activation, -1 for none.
+    """
+    blocks, c, oh, ow = target.blocks, target.block, target.height, target.width
+    b_in, b_out, first, dtype = source.border, target.border, target.first, target.dtype
     _, ih, iw, _ = source.shape
-    _, ph, pw, _ = target.shape
-    sy, sx = scale
-    dtype = target.dtype
+    total, ph, pw, _ = target.shape
+    done, rb = finish(activation, residual >= 0), residual
+    rn, rh, rw, rc = (blocks, oh + 2 * rb, ow + 2 * rb, c) if rb >= 0 else (1, 1, 1, 1)
+
+    def between(one, other, share):
+        return wide(one) + (wide(other) - wide(one)) * share
 
     @T.prim_func(s_tir=True, private=True)
-    def enlarge(X: T.Buffer((blocks, ih, iw, c), dtype), O: T.Buffer((blocks, ph, pw, c), dtype)):
+    def resize_image(
+        X: T.Buffer((blocks, ih, iw, c), dtype),
+        P: T.Buffer((oh + ow, 2), "int32"),
+        S: T.Buffer((oh + ow,), "float32"),
+        R: T.Buffer((rn, rh, rw, rc), dtype),
+        O: T.Buffer((total, ph, pw, c), dtype),
+    ):
         T.func_attr(_NO_ALIAS)
         for task in T.parallel(blocks * ph):
             with T.sblock("row"):
                 r = T.axis.spatial(blocks * ph, task)
-                T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
-                T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
-                if T.Or(r % ph < b_out, r % ph >= oh + b_out):
-                    zero_row(O, r // ph, r % ph, pw, c)
+                T.reads(X[0:blocks, 0:ih, 0:iw, 0:c], P[0 : oh + ow, 0:2], S[0 : oh + ow], R[0:rn, 0:rh, 0:rw, 0:rc])
+                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                line = T.sblock_alloc_buffer((iw, c), "float32")
+                g: T.let[T.int32] = r // ph
+                y: T.let[T.int32] = r % ph - b_out
+                if T.Or(y < 0, y >= oh):
+                    zero_row(O, first + g, y + b_out, pw, c)
                 else:
-                    zero_sides(O, r // ph, r % ph, pw, b_out, c)
-                    for x in range(ow):
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, x + b_out, v] = X[
-                                r // ph, (r % ph - b_out) // sy + b_in, x // sx + b_in, v
-                            ]
+                    zero_sides(O, first + g, y + b_out, pw, b_out, c)
+                    if linear:
+                        for x in range(iw):
+                            for v in T.vectorized(c):
+                                line[x, v] = between(X[g, P[y, 0] + b_in, x, v], X[g, P[y, 1] + b_in, x, v], S[y])
+                        for x in range(ow):
+                            for v in T.vectorized(c):
+                                O[first + g, y + b_out, x + b_out, v] = done(
+                                    between(line[P[oh + x, 0] + b_in, v], line[P[oh + x, 1] + b_in, v], S[oh + x]),
+                                    *(R, g, y + rb, x + rb, v),
+                                ).astype(dtype)
+                    else:
+                        for x in range(ow):
+                            for v in T.vectorized(c):
+                                O[first + g, y + b_out, x + b_out, v] = done(
+                                    wide(X[g, P[y, 0] + b_in, P[oh + x, 0] + b_in, v]), R, g, y + rb, x + rb, v
+                                ).astype(dtype)
 
-    return enlarge
+    return resize_image
+
+
+def rows_to_image(target: Lying) -> Any:
+    """Return blocked(X[height * width, channels], O): rows of channels, as tokens have them, to a blocked image."""
+    blocks, c, height, width, border = target.blocks, target.block, target.height, target.width, target.border
+    _, ph, pw, _ = target.shape
+    dtype = target.dtype
+
+    @T.prim_func(s_tir=True, private=True)
+    def blocked(X: T.Buffer((height * width, blocks * c), dtype), O: T.Buffer((blocks, ph, pw, c), dtype)):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(blocks * ph):
+            with T.sblock("row"):
+                r = T.axis.spatial(blocks * ph, task)
+                T.reads(X[0 : height * width, 0 : blocks * c])
+                T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
+                y: T.let[T.int32] = r % ph - border
+                if T.Or(y < 0, y >= height):
+                    zero_row(O, r // ph, y + border, pw, c)
+                else:
+                    zero_sides(O, r // ph, y + border, pw, border, c)
+                    for x in range(width):
+                        for v in T.vectorized(c):
+                            O[r // ph, y + border, x + border, v] = X[y * width + x, r // ph * c + v]
+
+    return blocked
+
+
+def image_to_rows(source: Lying) -> Any:
+    """Return rows(X, O[height * width, channels]): a blocked image to rows of channels."""
+    blocks, c, height, width, border = source.blocks, source.block, source.height, source.width, source.border
+    total, ph, pw, _ = source.shape
+    dtype = source.dtype
+
+    @T.prim_func(s_tir=True, private=True)
+    def rows(X: T.Buffer((total, ph, pw, c), dtype), O: T.Buffer((height * width, blocks * c), dtype)):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(height):
+            with T.sblock("row"):
+                y = T.axis.spatial(height, task)
+                T.reads(X[0:total, 0:ph, 0:pw, 0:c])
+                T.writes(O[0 : height * width, 0 : blocks * c])
+                for x in range(width):
+                    for g in range(blocks):
+                        for v in T.vectorized(c):
+                            O[y * width + x, g * c + v] = X[g, y + border, x + border, v]
+
+    return rows
 
 
 def product(sizes: Product, tile: Tile, parts: int, activation: Activation, dtype: str) -> Any:

@@ -15,6 +15,7 @@ from socsched.compiler.targets.llvm import rules
 from socsched.compiler.targets.llvm.convolutions import Convolutions
 from socsched.compiler.targets.llvm.fuse import fuse
 from socsched.compiler.targets.llvm.images import EDGE, Array
+from socsched.compiler.targets.llvm.spread import before_resizing
 from socsched.compiler.targets.llvm.vector import Vector
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
@@ -37,7 +38,8 @@ class Lowered:
 
 def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector) -> Lowered:
     """Return the CPU form of `graph`; CompileError if unsupported."""
-    return Exact(fuse(graph), weights, vector).run()
+    graph, weights = before_resizing(graph, weights)
+    return Exact(fuse(graph, weights), weights, vector).run()
 
 
 class Exact(Convolutions):
@@ -69,7 +71,7 @@ class Exact(Convolutions):
         rule = self.rule(group)
         if rule is None:
             self.plain[group.output] = emit_general(self, group)
-            return group.kind not in ("reshape", "transpose", "constant")
+            return group.kind not in ("reshape", "transpose", "constant", "image_to_rows", "rows_to_image")
         rule(group)
         return False
 

@@ -12,7 +12,7 @@ import numpy as np
 from socsched.compiler.targets.llvm import fuse, kernels
 from socsched.compiler.targets.llvm.fuse import activation as activation_of
 from socsched.compiler.targets.llvm.fuse import unary
-from socsched.compiler.targets.llvm.images import Image
+from socsched.compiler.targets.llvm.images import Array, Image
 from socsched.compiler.targets.llvm.vector import Product, Tile, Window, tile, window_of
 from socsched.errors import CompileError
 from socsched.graph.fusion import Group
@@ -136,25 +136,65 @@ def _pool(images: Images, group: Group) -> Emitter | None:
 
 
 def _resize(images: Images, group: Group) -> Emitter | None:
-    if not images.is_image(group.inputs[0]):
-        return None
-    scale = (group.attrs["scale_h"], group.attrs["scale_w"])
-    whole = all(s == int(s) and s >= 1 for s in scale)
-    # For integer scale factors, these map every new pixel to the old pixel that contains it.
-    options = group.options
-    nearest = not options["bilinear"] and (options["coordinates"], options["rounding"]) in _ENLARGING
-    if not (whole and nearest):
+    if not fuse.resizes(images.graph, group):
         return None
 
     def emit(group: Group) -> None:
         source, target = images.image_of(group.inputs[0]), _result(images, group)
-        args = (source.lying, target.lying, (int(scale[0]), int(scale[1])))
-        images.images[group.output] = images.image(target, kernels.resize_kernel, args, [source.var])
+        residual = images.image_of(group.inputs[1]) if len(group.inputs) > 1 else None
+        extra = residual.var if residual else images.constant(np.zeros((1, 1, 1, 1)), images.dtype)
+        linear, mode = bool(group.options["bilinear"]), str(group.options["coordinates"])
+        sides = [
+            _between(*sizes, mode, linear) for sizes in ((source.height, target.height), (source.width, target.width))
+        ]
+        at, share = (np.concatenate([side[number] for side in sides]) for number in (0, 1))
+        border = residual.border if residual else -1
+        args = (source.lying, target.lying, linear, activation_of(group), border)
+        operands = [source.var, images.constant(at, "int32"), images.constant(share), extra]
+        images.images[group.output] = images.image(target, kernels.resize, args, operands)
 
     return emit
 
 
-_ENLARGING = (("asymmetric", "floor"), ("half_pixel", "round"), ("half_pixel", "round_prefer_floor"))
+def _between(given: int, made: int, mode: str, linear: bool) -> tuple[Array, Array]:
+    """Return the two old pixels that each new one lies between along an axis [made, 2], and the share of the second."""
+    at, scale = np.arange(made, dtype=np.float64), given / made
+    if not linear:  # by whole factors only
+        return np.repeat((at * scale).astype(np.int64)[:, None], 2, 1), np.zeros(made)
+    if mode == "align_corners":
+        place = at * ((given - 1) / (made - 1)) if made > 1 else at * 0.0
+    elif mode == "asymmetric" or (mode == "pytorch_half_pixel" and made == 1):
+        place = at * scale
+    else:
+        place = (at + 0.5) * scale - 0.5
+    place = np.clip(place, 0, given - 1)
+    first = np.floor(place).astype(np.int64)
+    return np.stack([first, np.minimum(first + 1, given - 1)], 1), place - first
+
+
+def _rows_to_image(images: Images, group: Group) -> Emitter | None:
+    _, channels, height, width = images.graph.values[group.output].shape
+    if channels % images.c:
+        return None
+
+    def emit(group: Group) -> None:
+        target, rows = _result(images, group), (height * width, channels)
+        operands = [_rows(images, group.inputs[0], rows)]
+        images.images[group.output] = images.image(target, kernels.rows_to_image, (target.lying,), operands)
+
+    return emit
+
+
+def _image_to_rows(images: Images, group: Group) -> Emitter | None:
+    _, channels, height, width = images.graph.values[group.inputs[0]].shape
+    if channels % images.c or not _blocked(images, group):
+        return None
+
+    def emit(group: Group) -> None:
+        source = images.image_of(group.inputs[0])
+        _leave(images, group, kernels.image_to_rows, (source.lying,), [source.var], (height * width, channels))
+
+    return emit
 
 
 _PARTS = 4
@@ -307,12 +347,16 @@ def _scatter(images: Images, group: Group) -> Emitter | None:
 
 
 _RULES: dict[str, Callable[[Any, Group], Emitter | None]] = {
-    **dict.fromkeys(("relu", "sigmoid", "tanh", "clip", "leaky_relu", "silu", "exp", "sqrt", *fuse.GATES), _mapped),
+    **dict.fromkeys(
+        ("relu", "sigmoid", "tanh", "clip", "leaky_relu", "silu", "gelu", "exp", "sqrt", *fuse.GATES), _mapped
+    ),
     **dict.fromkeys(_BINARY, _combined),
     **dict.fromkeys(("max_pool", "avg_pool", "global_avg_pool"), _pool),
     "concat": _concat,
     "slice": _slice,
     "resize2d": _resize,
+    "rows_to_image": _rows_to_image,
+    "image_to_rows": _image_to_rows,
     "dense": _dense,
     "matmul": _matmul,
     "softmax": _softmax,

@@ -14,6 +14,7 @@ from socsched.compiler.loading.aligned import from_tvm
 from socsched.compiler.passes.relax_form import bind_weights, import_network
 from socsched.compiler.targets.llvm.fuse import fuse
 from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.spread import before_resizing
 from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON
 from socsched.graph.expand import fuse_network
 
@@ -55,7 +56,7 @@ def test_which_operators_need_general_schedules(name: str) -> None:
 
 def test_fusion_leaves_what_is_read_elsewhere() -> None:
     kinds = {
-        name: [g.kind for g in fuse(fuse_network(net)).groups]
+        name: [g.kind for g in fuse(fuse_network(net), weights_of(net)).groups]
         for name, net in CASES.items()
         if name in ("silu", "a gate that is also read", "both sides of a sum", "depthwise and residual")
     }
@@ -63,3 +64,14 @@ def test_fusion_leaves_what_is_read_elsewhere() -> None:
     assert kinds["a gate that is also read"] == ["conv2d", "sigmoid", "multiply", "add"]
     assert kinds["both sides of a sum"] == ["conv2d", "conv2d"], "the sum joins one of them"
     assert kinds["depthwise and residual"] == ["conv2d"]
+
+
+def test_products_move_before_enlargements_and_activations_before_moves() -> None:
+    fused = {name: lower_graph(CASES[name]) for name in ("gelu of rows", "products behind enlargements")}
+    assert fused["gelu of rows"] == ["conv2d", "image_to_rows", "rows_to_image", "conv2d"]
+    assert fused["products behind enlargements"] == [*3 * ["conv2d"], "resize2d", "conv2d", "resize2d", "conv2d"]
+
+
+def lower_graph(net: Any) -> list[str]:
+    graph, weights = before_resizing(fuse_network(net), weights_of(net))
+    return [group.kind for group in fuse(graph, weights).groups]

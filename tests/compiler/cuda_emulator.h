@@ -6,13 +6,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csetjmp>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <ucontext.h>
+#include <utility>
 #include <vector>
 
 #define __global__
+#define __device__
+#define __forceinline__ inline
 #define __shared__
 #define __restrict__
 #define __align__(n)
@@ -22,9 +27,26 @@ using uchar = unsigned char;
 using std::max;
 using std::min;
 
+#ifdef __clang__
+using half = _Float16;
+using __half = half;
+static half __float2half_rn(float value) { return half(value); }
+static float __half2float(half value) { return value; }
+#else
 struct half { uint16_t bits; };
 static half __float2half_rn(float) { return half{0}; }  // zero fill is the only constant
-static uint __pack_half2(half low, half high) { return uint(high.bits) << 16 | low.bits; }
+#endif
+static uint __pack_half2(half low, half high) {
+  uint16_t bits[2];
+  std::memcpy(bits, &low, 2), std::memcpy(bits + 1, &high, 2);
+  return uint(bits[1]) << 16 | bits[0];
+}
+template <class Place, class Value> static Place atomicAdd(Place* place, Value value) { return std::exchange(*place, *place + Place(value)); }
+template <class Place, class Value> static Place atomicMin(Place* place, Value value) { return std::exchange(*place, min(*place, Place(value))); }
+template <class Place, class Value> static Place atomicOr(Place* place, Value value) { return std::exchange(*place, *place | Place(value)); }
+static uint __float_as_uint(float value) { uint bits; return std::memcpy(&bits, &value, 4), bits; }
+static float __uint_as_float(uint bits) { float value; return std::memcpy(&value, &bits, 4), value; }
+static float __fdiv_rn(float a, float b) { return a / b; }
 struct int2 { int x, y; };
 struct float2 { float x, y; };
 struct alignas(16) int4 { int x, y, z, w; };
@@ -41,7 +63,7 @@ static longlong4 make_longlong4(long long x, long long y, long long z, long long
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 struct Place { int x, y, z; };
-static Place blockIdx, threadIdx;
+static Place blockIdx, threadIdx, gridDim, blockDim;
 alignas(128) unsigned char buf_dyn_shmem_ptr[232448];
 
 namespace emulated {
@@ -50,6 +72,8 @@ enum State { READY, AT_BLOCK_BARRIER, AT_WARP, DONE };
 struct Copy { unsigned char *to; const unsigned char *from; bool taken; };
 struct Fiber {
   ucontext_t context;
+  jmp_buf place_in_code;  // once it has begun: switching contexts takes two system calls
+  bool begun;
   std::vector<char> stack;
   State state;
   Place place;
@@ -64,19 +88,31 @@ struct Fiber {
 
 static std::vector<Fiber> fibers;
 static Fiber *current;
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static std::function<void()> body;
 
 static void entry() {
   body();
   current->state = DONE;
-  swapcontext(&current->context, &scheduler);
+  _longjmp(scheduler, 1);
 }
 
+static bool alone;          // threads run one after the other
+static bool waited;         // threads of a block waited for each other
+
 static void pause(State state) {
-  Fiber *self = current;
-  self->state = state;
-  swapcontext(&self->context, &scheduler);
+  if (alone) std::abort();  // the kernel's first block did not wait
+  waited = true;
+  current->state = state;
+  if (!_setjmp(current->place_in_code)) _longjmp(scheduler, 1);
+}
+
+static void __attribute__((noinline)) resume(Fiber &fiber) {
+  current = &fiber;
+  threadIdx = fiber.place;
+  if (_setjmp(scheduler)) return;
+  if (std::exchange(fiber.begun, true)) _longjmp(fiber.place_in_code, 1);
+  setcontext(&fiber.context);
 }
 
 static int byte_of(uint word, int index, bool is_signed) {
@@ -123,6 +159,7 @@ static bool run_block(Place block, int width, int height) {
     Fiber &fiber = fibers[i];
     fiber.place = {int(i) % width, int(i) / width, 0};
     fiber.state = READY;
+    fiber.begun = false;
     fiber.open.clear();
     fiber.groups.clear();
     if (fiber.stack.empty()) fiber.stack.resize(1 << 16);  // kept for the next block
@@ -138,9 +175,7 @@ static bool run_block(Place block, int width, int height) {
       done = done && fiber.state == DONE;
       if (fiber.state != READY) continue;
       moved = true;
-      current = &fiber;
-      threadIdx = fiber.place;
-      swapcontext(&scheduler, &fiber.context);
+      resume(fiber);
     }
     if (done) return true;
     if (!moved) return false;  // stuck: lanes that do not meet
@@ -171,6 +206,26 @@ static void wait(size_t left) {
       else std::memset(c.to, 0, 16);
     groups.erase(groups.begin());
   }
+}
+
+// Run a kernel over a grid; return whether no threads waited for ever.  An operand is an address or a number.  Blocks are taken
+// to wait like the first one: a fiber a thread is slow.
+template <class... Types, size_t... Index>
+static bool launch(void (*kernel)(Types...), Place grid, int width, int height, void **operands, std::index_sequence<Index...>) {
+  gridDim = grid, blockDim = {width, height, 1};
+  alone = waited = false;
+  body = [=] { kernel((Types)(intptr_t)operands[Index]...); };
+  for (int z = 0; z < grid.z; z++)
+    for (int y = 0; y < grid.y; y++)
+      for (int x = 0; x < grid.x; x++)
+        if (!(alone ? run_alone : run_block)({x, y, z}, width, height)) return false;
+        else alone = !waited;
+  return true;
+}
+
+template <class... Types>
+static bool launch(void (*kernel)(Types...), Place grid, int width, int height, void **operands) {
+  return launch(kernel, grid, width, height, operands, std::index_sequence_for<Types...>());
 }
 
 }  // namespace emulated

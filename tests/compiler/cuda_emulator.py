@@ -15,14 +15,12 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+HEADER = Path(__file__).with_name("cuda_emulator.h")
 _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^)]*)\) \{.*?\n\}', re.S)
 _WAIT = "tvm_builtin_ptx_cp_async_wait_group_async_wait_group_"
-_LAUNCH = """
-extern "C" int launch_{name}(int x, int y, int z, int width, int height, void **given) {{
-  emulated::body = [&] {{ {name}({operands}); }};
-  for (int k = 0; k < z; k++) for (int j = 0; j < y; j++) for (int i = 0; i < x; i++)
-    if (!emulated::{runner}({{i, j, k}}, width, height)) return 1;
-  return 0;
+LAUNCH = """
+extern "C" int launch_{name}(int x, int y, int z, int width, int height, void **operands) {{
+  return !emulated::launch({name}, {{x, y, z}}, width, height, operands);
 }}
 """
 
@@ -34,13 +32,10 @@ class Emulated:
         found = {match[1]: match for match in _KERNEL.finditer(source)}
         self.parameters = {name: [p.split()[-1] for p in match[2].split(",")] for name, match in found.items()}
         waits = sorted(set(re.findall(_WAIT + r"(\d+)", source)))
-        parts = [(Path(__file__).parent / "cuda_emulator.h").read_text()]
+        parts = [HEADER.read_text()]
         parts += [f"static void {_WAIT}{n}() {{ emulated::wait({n}); }}" for n in waits]
         for name, match in found.items():
-            types = [p.replace("__restrict__", "").strip().rsplit(" ", 1)[0] for p in match[2].split(",")]
-            operands = ", ".join(f"({kind})given[{i}]" for i, kind in enumerate(types))
-            runner = "run_block" if re.search(r"__syncthreads|asm|async", match[0]) else "run_alone"
-            parts += [_called(match[0]), _LAUNCH.format(name=name, operands=operands, runner=runner)]
+            parts += [_called(match[0]), LAUNCH.format(name=name)]
         path = folder / "kernels.cc"
         path.write_text("\n".join(parts))
         command = ["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-fno-strict-aliasing", "-fwrapv"]

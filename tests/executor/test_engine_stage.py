@@ -329,6 +329,7 @@ def test_qualcomms_emulation_runs_a_model_and_its_context_binary(
         "toolchain": "QNN",
         "engine": "npu",
         "engine_kind": "npu",
+        "precision": "fp16",
         "compiled": {"files": dict.fromkeys(names, ""), "target": target},
         "inputs": [{**tensor("x", "fp16", ROWS, 7), "port": "x"}],
         "outputs": [{**entry, "port": entry["name"]} for entry in OUTPUTS],

@@ -3,6 +3,8 @@
 #   start.sh [RUN OPTIONS]           checks digests, runs the plan, writes results for `socsched report`, `why`, `compare`
 #     --duration SECONDS             how long frames are released (10)
 #     --frames N                     instead: N frames of the slowest sensor
+#     --pace asap                    releases a frame when the one before has ended, however long that takes: no deadlines,
+#                                    for emulators and debuggers
 #     -o RESULTS                     the folder of results (results)
 #     --keep N                       renames up to N earlier RESULTS to RESULTS.1, RESULTS.2, ... and removes older ones
 #     --record                       board.csv in RESULTS: clocks and temperatures every second; tegrastats.log on a Jetson
@@ -16,8 +18,9 @@ set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 program="$here/@FOLDER@/$(uname -m)/@NAME@"
 mode_of_plan="@MODE@" period_ns=@PERIOD@
-action=run horizon=10000000000 results=results keep=0 record= mode= clocks= profile= repeat=200
+action=run pace=rate horizon=10000000000 results=results keep=0 record= mode= clocks= profile= repeat=200
 fail() { echo "error: $1" >&2; [ -z "${2:-}" ] || echo "  $2" >&2; exit "${3:-3}"; }
+usage() { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0"; }
 whole() { case "$2" in '' | *[!0-9]* | ???????*) fail "$1: expected a whole number" "" 2 ;; esac; }
 while [ $# -gt 0 ]; do
     case "$1" in
@@ -26,6 +29,9 @@ while [ $# -gt 0 ]; do
         --keep) whole "$1" "${2:-}"; keep=$2; shift ;;
         --repeat) whole "$1" "${2:-}"; repeat=$2; shift ;;
         -o) results="${2:?-o needs a folder}"; shift ;;
+        --pace)
+            case "${2:-}" in rate | asap) pace=$2 ;; *) fail "$1: expected rate or asap" "" 2 ;; esac
+            shift ;;
         --record) record=yes ;;
         --selftest) action=selftest ;;
         --profile) action=profile; profile="${2:?--profile needs a file}"; shift ;;
@@ -34,7 +40,8 @@ while [ $# -gt 0 ]; do
         --apply-mode)
             mode=$mode_of_plan
             [ -n "$mode" ] || fail "the plan has no power mode" "" 2 ;;
-        *) sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        --help | -h) usage; exit 0 ;;
+        *) usage >&2; exit 2 ;;
     esac
     shift
 done
@@ -171,4 +178,4 @@ if [ -n "$record" ]; then
     ) >"$results/board.csv" &
     undo="kill $! 2>/dev/null; $undo"
 fi
-attend "$program" "$here/run.json" -o "$results" --horizon-ns "$horizon"
+attend "$program" "$here/run.json" -o "$results" --horizon-ns "$horizon" --pace "$pace"

@@ -1,4 +1,5 @@
 // socsched-executor: runs a plan, in real time or on a virtual clock.  See usage() for its arguments.
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -24,7 +25,7 @@ namespace socsched {
 namespace {
 
 const char* const USAGE_TEXT =
-    "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual] [--horizon-ns N] [--end-with-parent]\n"
+    "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual] [--horizon-ns N] [--pace rate|asap] [--end-with-parent]\n"
     "Runs the plan that the settings name and writes journal.jsonl, executed.json and, where stages detect objects,\n"
     "detections.jsonl into the folder.\n"
     "       socsched-executor SETTINGS.json --selftest REFERENCES.json [--repeat N] [--profile FILE]\n"
@@ -33,13 +34,14 @@ const char* const USAGE_TEXT =
     "       socsched-executor --check SUMS\n"
     "Compares files with the sha256 digests listed in a file next to them, as sha256sum writes it.\n"
     "--horizon-ns N releases frames for N ns instead of the time in the settings.\n"
+    "--pace asap releases a frame when the one before has ended, however long that takes: no deadline is kept to.\n"
     "--virtual runs it on a virtual clock, where jobs take their planned time and decisions take none.\n"
     "Exit code 0: the run is complete, 2: a file or an argument is wrong, 3: this machine cannot do it or a stage failed.\n";
 
 struct Arguments {
   std::string settings, folder, references, profile;
   size_t repeat = 1;
-  bool is_virtual = false;
+  bool is_virtual = false, asap = false;
   Ns horizon = -1;
 };
 
@@ -53,6 +55,8 @@ Arguments read_arguments(int count, char** values) {
       prctl(PR_SET_PDEATHSIG, SIGTERM);
     else if (value == "--horizon-ns" && i + 1 < count)
       found.horizon = JsonFile("--horizon-ns", values[++i]).root().integer(0, MOST_NS);
+    else if (value == "--pace" && i + 1 < count && (values[i + 1] == std::string("asap") || values[i + 1] == std::string("rate")))
+      found.asap = values[++i] == std::string("asap");
     else if (value == "--selftest" && i + 1 < count)
       found.references = values[++i];
     else if (value == "--repeat" && i + 1 < count)
@@ -105,6 +109,7 @@ int run(int count, char** values) {
   Names names;
   Settings settings = read_settings(arguments.settings, names);
   if (arguments.horizon >= 0) settings.horizon = arguments.horizon;
+  if (arguments.asap) settings.in_flight = std::max(settings.in_flight, 1), settings.hang = MOST_NS;
   Control control(settings, names);
   if (!arguments.references.empty()) return selftest(control, arguments.references, arguments.repeat, arguments.profile) ? OK : MACHINE;
   const std::string record = arguments.folder + "/journal.jsonl", boxes = arguments.folder + "/detections.jsonl";
@@ -128,7 +133,9 @@ int run(int count, char** values) {
       throw;
     }
     const Ns duration = real->run();
-    write_summary(summary, control, duration, real->origin(), journal.error(), real->notices());
+    std::vector<std::string> notices = real->notices();
+    if (arguments.asap) notices.push_back("frames were released one after the other's end (--pace asap): no deadline was kept to");
+    write_summary(summary, control, duration, real->origin(), journal.error(), notices);
     if (real->hung()) {  // a thread is still in its stage
       if (!journal.error().empty()) std::fprintf(stderr, "error: %s: cannot be written: %s\n", record.c_str(), journal.error().c_str());
       std::_Exit(control.failure().empty() && journal.error().empty() ? OK : MACHINE);

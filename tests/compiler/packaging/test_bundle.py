@@ -273,6 +273,106 @@ def test_faults_on_a_board_are_told(bundle: Path, fault: str, code: int, told: s
     assert (process.returncode, told in error) == (code, True), error
 
 
+STANDINS = {
+    "nvpmodel": 'echo "nvpmodel $*" >>"$LOG"; [ "$1" = -q ] || { echo "$2" >"$BOARD/mode"; exit; }\n'
+    'echo "NV Power Mode: MODE_$(cat "$BOARD/mode")"; cat "$BOARD/mode"',
+    "jetson_clocks": 'echo "jetson_clocks ${1:-}" >>"$LOG"\n'
+    'case "${1:-}" in --store) cp "$BOARD/clocks" "$2" ;; --restore) cp "$2" "$BOARD/clocks" ;; '
+    '*) echo highest >"$BOARD/clocks" ;; esac',
+    "tegrastats": 'exec sh -c "while :; do echo RAM >>$4; sleep 0.1; done"',
+}
+
+
+@pytest.mark.parametrize("ending", ["complete", "signal", "error"])
+@pytest.mark.parametrize("tools", [tuple(STANDINS), ()])
+def test_a_board_is_set_and_set_back(bundle: Path, tools: tuple[str, ...], ending: str, tmp_path: Path) -> None:
+    """Mode and clocks are those of before however a run ends; with cpufreq where there is no jetson_clocks."""
+    moved, state, results = tmp_path / "moved", tmp_path / "board", tmp_path / "results"
+    shutil.copytree(bundle, moved)
+    start = moved / "start.sh"
+    governor = state / "devices" / "system" / "cpu" / "cpufreq" / "policy0" / "scaling_governor"
+    governor.parent.mkdir(parents=True)
+    before = {state / "mode": "7\n", state / "clocks": "lowest\n", governor: "schedutil\n"}
+    for file, text in before.items():
+        file.write_text(text)
+    (tmp_path / "bin").mkdir()
+    for name in tools:
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{STANDINS[name]}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin",
+        "LOG": str(tmp_path / "log"),
+        "BOARD": str(state),
+        "SYSFS": str(state),
+    }
+    if ending == "error":
+        results.write_text("")
+    command = ["sh", str(start), "--max-clocks", "--record", "--duration", "60" if ending == "signal" else "1"]
+    process = subprocess.Popen(
+        [*command, *(["--apply-mode"] if tools else []), "-o", str(results)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    if ending == "signal":
+        while not (results / "journal.jsonl").exists():
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == {"complete": 0, "signal": 143, "error": 3}[ending], error
+    assert {file: file.read_text() for file in before} == before
+    if tools:
+        calls = (tmp_path / "log").read_text().splitlines()
+        assert calls == [
+            *("nvpmodel -q", "nvpmodel -m 0", "nvpmodel -q", "jetson_clocks --store", "jetson_clocks "),
+            *("jetson_clocks --restore", "nvpmodel -m 7"),
+        ]
+    if ending == "complete":
+        rows = (results / "board.csv").read_text().splitlines()
+        assert rows[0] == "seconds,what,value" and (results / "tegrastats.log").exists() == bool(tools)
+
+
+def test_what_a_board_lacks_is_told(bundle: Path, tmp_path: Path) -> None:
+    def start(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", str(bundle / "start.sh"), *arguments, "-o", str(tmp_path / "results")]
+        environment = {"PATH": "/usr/bin:/bin", "SYSFS": str(tmp_path)}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+    told = start("--help")
+    assert told.returncode == 0 and "--max-clocks" in told.stdout and not told.stderr
+    for arguments, code, message in (
+        (["--max-clocks"], 3, "neither jetson_clocks nor cpufreq"),
+        (["--apply-mode"], 3, "there is no nvpmodel here"),
+        (["--pace", "later"], 2, "--pace: expected rate or asap"),
+        (["--frames", "many"], 2, "--frames: expected a whole number"),
+        (["--nothing"], 2, "start.sh [RUN OPTIONS]"),
+    ):
+        found = start(*arguments)
+        assert (found.returncode, message in found.stderr) == (code, True), found.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_frames_one_after_the_other(bundle: Path, tmp_path: Path) -> None:
+    """Where frames take longer than their period, as in an emulator, all of them complete."""
+    command = ["sh", str(bundle / "start.sh"), "--frames", "7", "--pace", "asap", "-o", str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    document = json.loads((tmp_path / "executed.json").read_text())
+    assert all(account["completed"] == account["released"] == 7 for account in document["accounts"].values())
+    assert any("--pace asap" in notice for notice in document["notices"])
+
+
+@pytest.mark.needs("systemd")
+def test_the_service_is_a_unit_of_systemd(bundle: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "on the board"
+    shutil.copytree(bundle, moved)
+    unit = subprocess.run(["sh", str(moved / "start.sh"), "--install-service"], capture_output=True, text=True)
+    assert unit.returncode == 0
+    (tmp_path / "socsched.service").write_text(unit.stdout)
+    command = ["systemd-analyze", "verify", str(tmp_path / "socsched.service")]
+    verified = subprocess.run(command, capture_output=True, text=True)
+    assert (verified.returncode, verified.stderr) == (0, "")
+
+
 def test_a_full_disk(pipeline: Pipeline, board: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object, **options: object) -> None:
         raise OSError(28, "No space left on device")

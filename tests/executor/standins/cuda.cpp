@@ -1,8 +1,8 @@
 // A stand-in for libcuda.so.1: it notes every call in $STANDIN_LOG, keeps device memory on the host, and runs graphs.
 //
-// Code is a cubin, whose kernels are noted but not run, or a text: the path of a shared object with a function
-// `int launch_KERNEL(int x, int y, int z, int width, int height, void** operands)` for each kernel, and lines
-// "KERNEL OPERANDS" with the number of its operands.  Where CUDA's header is installed the compiler compares prototypes.
+// Code is a cubin, whose kernels are noted but not run, or a text, which $STANDIN_MODELS has for cubins by their size: the path
+// of a shared object with a function `int launch_KERNEL(int x, int y, int z, int width, int height, void** operands)` for
+// each kernel, and lines "KERNEL OPERANDS" with their numbers.  Where CUDA's header is installed the compiler compares prototypes.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdint>
@@ -15,9 +15,8 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <sstream>
-#include <string>
-#include <vector>
+
+#include "computed.hpp"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
@@ -178,7 +177,10 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule* made, const void* image) {
     const Elf64_Ehdr& header = *static_cast<const Elf64_Ehdr*>(image);
     module->image.assign(static_cast<const char*>(image), header.e_shoff + size_t{header.e_shentsize} * header.e_shnum);
   } else {
-    std::istringstream text(static_cast<const char*>(image));
+    module->image = static_cast<const char*>(image);
+  }
+  std::istringstream text = standin::model_text(module->image.data(), module->image.size());
+  if (text.peek() != ELFMAG0) {
     std::string path, name;
     size_t count;
     std::getline(text, path);

@@ -1,12 +1,9 @@
 // A stand-in for libcudla.so next to the stand-in driver: a loadable of text lines "input NAME BYTES" and "output NAME BYTES",
-// whose outputs are the first bytes of its first input.  Calls are noted in $STANDIN_LOG.
-#include <cstdint>
+// whose outputs are the first bytes of its first input, or what is computed of a "stage NAME 0".  Calls are noted in
+// $STANDIN_LOG.
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <sstream>
-#include <string>
-#include <vector>
+
+#include "computed.hpp"
 
 extern "C" {
 
@@ -34,8 +31,8 @@ typedef struct {
 static_assert(sizeof(cudlaModuleTensorDescriptor) == 168 && sizeof(cudlaTask) == 48, "the sizes of cudla.h on 64 bits");
 
 struct Tensor { std::string name; uint64_t bytes; };
-static std::vector<Tensor> sides[2];
-static std::vector<const void*> registered;
+struct Model { std::vector<Tensor> sides[2]; std::string stage; };
+static Model device;
 static int error = 0;
 
 static void note(const char* text, unsigned long value) {
@@ -45,23 +42,25 @@ static void note(const char* text, unsigned long value) {
   }
 }
 
-int cudlaCreateDevice(uint64_t device, void** handle, uint32_t flags) {
-  note("dla", device);
-  *handle = &sides;
-  return flags || device > 1 ? 1 : 0;
+int cudlaCreateDevice(uint64_t core, void** handle, uint32_t flags) {
+  note("dla", core);
+  *handle = &device;
+  return flags || core > 1 ? 1 : 0;
 }
 
-int cudlaModuleLoadFromMemory(void*, const uint8_t* module, size_t size, void** made, uint32_t) {
-  std::istringstream text(std::string(reinterpret_cast<const char*>(module), size));
+int cudlaModuleLoadFromMemory(void*, const uint8_t* loadable, size_t size, Model** made, uint32_t) {
+  std::istringstream text = standin::model_text(loadable, size);
+  *made = new Model;
   std::string side;
   Tensor tensor;
-  while (text >> side >> tensor.name >> tensor.bytes) sides[side == "output"].push_back(tensor);
-  *made = &registered;
-  return sides[0].empty() ? 12 : 0;
+  while (text >> side >> tensor.name >> tensor.bytes)
+    if (side == "stage") (*made)->stage = tensor.name;
+    else (*made)->sides[side == "output"].push_back(tensor);
+  return (*made)->sides[0].empty() ? 12 : 0;
 }
 
-int cudlaModuleGetAttributes(void*, int type, cudlaModuleAttribute* attribute) {
-  const std::vector<Tensor>& side = sides[type % 2];
+int cudlaModuleGetAttributes(const Model* model, int type, cudlaModuleAttribute* attribute) {
+  const std::vector<Tensor>& side = model->sides[type % 2];
   if (type < 2) attribute->numInputTensors = uint32_t(side.size());
   for (size_t i = 0; type >= 2 && i < side.size(); i++) {
     std::snprintf(attribute->inputTensorDesc[i].name, 81, "%s", side[i].name.c_str());
@@ -71,17 +70,21 @@ int cudlaModuleGetAttributes(void*, int type, cudlaModuleAttribute* attribute) {
 }
 
 int cudlaMemRegister(void*, const uint64_t* place, size_t bytes, uint64_t** mapped, uint32_t) {
-  registered.push_back(place);
   note("registered", bytes);
   *mapped = const_cast<uint64_t*>(place);
   return 0;
 }
 
 int cudlaSubmitTask(void*, const cudlaTask* task, uint32_t count, void* stream, uint32_t flags) {
-  if (count != 1 || !stream || flags || task->waitEvents || task->signalEvents || task->numInputTensors != sides[0].size()) return 1;
-  for (uint32_t i = 0; i < task->numOutputTensors; i++) std::memcpy(task->outputTensor[i], task->inputTensor[0], sides[1][i].bytes);
+  const Model& model = *static_cast<const Model*>(task->moduleHandle);
+  if (count != 1 || !stream || flags || task->waitEvents || task->signalEvents || task->numInputTensors != model.sides[0].size()) return 1;
+  std::vector<standin::Bytes> inputs, outputs;
+  for (uint32_t i = 0; i < task->numInputTensors; i++) inputs.push_back({const_cast<uint64_t*>(task->inputTensor[i]), model.sides[0][i].bytes});
+  for (uint32_t i = 0; i < task->numOutputTensors; i++) outputs.push_back({task->outputTensor[i], model.sides[1][i].bytes});
+  for (const standin::Bytes& output : outputs)
+    if (model.stage.empty()) std::memcpy(output.memory, inputs[0].memory, output.count);
   note("submitted", task->numOutputTensors);
-  return 0;
+  return model.stage.empty() || standin::compute(model.stage, inputs, outputs) ? 0 : 2;
 }
 
 int cudlaGetLastError(void*) { return error; }

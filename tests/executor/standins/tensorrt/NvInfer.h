@@ -1,14 +1,11 @@
 // The part of TensorRT's C++ API that the adapter uses, with a stand-in behind it: names, enumerations and signatures as in
 // NvInferRuntime.h of TensorRT 10 (Apache 2.0).  An engine is a text of lines "input NAME TYPE BYTES" and "output NAME TYPE
-// BYTES" with TYPE a DataType; outputs are the first bytes of its first input.
+// BYTES" with TYPE a DataType; outputs are the first bytes of its first input, or what is computed of a "stage NAME 0 0".
 #pragma once
 
-#include <cstdint>
-#include <cstring>
 #include <map>
-#include <sstream>
-#include <string>
-#include <vector>
+
+#include "../computed.hpp"
 
 typedef struct CUstream_st* cudaStream_t;
 
@@ -33,7 +30,7 @@ struct StandInTensor {
 
 class IExecutionContext {
  public:
-  explicit IExecutionContext(const std::vector<StandInTensor>& tensors) : tensors(tensors) {}
+  IExecutionContext(const std::vector<StandInTensor>& tensors, const std::string& stage) : tensors(tensors), stage(stage) {}
 
   bool setTensorAddress(char const* name, void* data) {
     places[name] = data;
@@ -41,23 +38,25 @@ class IExecutionContext {
   }
 
   bool enqueueV3(cudaStream_t stream) {
-    const void* from = nullptr;
+    std::vector<standin::Bytes> sides[2];
     for (const StandInTensor& tensor : tensors) {
       if (!stream || !places.count(tensor.name)) return false;
-      if (tensor.mode == TensorIOMode::kINPUT) from = from ? from : places[tensor.name];
-      else std::memcpy(places[tensor.name], from, tensor.bytes);
+      sides[tensor.mode == TensorIOMode::kOUTPUT].push_back({places[tensor.name], tensor.bytes});
     }
+    if (!stage.empty()) return standin::compute(stage, sides[0], sides[1]);
+    for (const standin::Bytes& output : sides[1]) std::memcpy(output.memory, sides[0].at(0).memory, output.count);
     return true;
   }
 
   std::vector<StandInTensor> tensors;
+  std::string stage;
   std::map<std::string, void*> places;
 };
 
 class ICudaEngine {
  public:
   int32_t getNbIOTensors() const noexcept { return static_cast<int32_t>(tensors.size()); }
-  IExecutionContext* createExecutionContext() { return new IExecutionContext(tensors); }
+  IExecutionContext* createExecutionContext() { return new IExecutionContext(tensors, stage); }
 
   TensorIOMode getTensorIOMode(char const* name) const noexcept {
     const StandInTensor* const found = find(name);
@@ -73,6 +72,7 @@ class ICudaEngine {
   }
 
   std::vector<StandInTensor> tensors;
+  std::string stage;
 };
 
 class IRuntime {
@@ -81,13 +81,14 @@ class IRuntime {
   void setDLACore(int32_t) noexcept {}
 
   ICudaEngine* deserializeCudaEngine(void const* blob, std::size_t size) noexcept {
-    std::istringstream text(std::string(static_cast<const char*>(blob), size));
+    std::istringstream text = standin::model_text(blob, size);
     ICudaEngine* const engine = new ICudaEngine;
     std::string side, name;
     int32_t type;
     size_t bytes;
     while (text >> side >> name >> type >> bytes)
-      engine->tensors.push_back({name, side == "input" ? TensorIOMode::kINPUT : TensorIOMode::kOUTPUT, static_cast<DataType>(type), bytes});
+      if (side == "stage") engine->stage = name;
+      else engine->tensors.push_back({name, side == "input" ? TensorIOMode::kINPUT : TensorIOMode::kOUTPUT, static_cast<DataType>(type), bytes});
     if (!engine->tensors.empty()) return engine;
     logger.log(ILogger::Severity::kERROR, "magic tag does not match");
     return nullptr;

@@ -63,12 +63,14 @@ def run(  # noqa: PLR0913 - named by callers
     from socsched.api.simulation import duration_ns
     from socsched.executor.rules import AUTO, NATIVE
     from socsched.executor.run_native import Inputs, execute
+    from socsched.planning.residency import refuse_loads
     from socsched.runtime.boards.local import LocalBoard
     from socsched.runtime.options import PLAIN
 
     loaded = load_plan(plan)
     if not loaded.tasks:
         raise UsageError("nothing to run: a stage has no engine", "see the plan's violations")
+    refuse_loads(loaded)
     accounts: dict[str, dict[str, int]] = {}
     place = board or LocalBoard()
     options = replace(options or PLAIN, pace="rate" if pace else "asap", stats=stats)

@@ -108,7 +108,9 @@ def _by_search(
         time_limit=options.time_limit,
         simulate=mean_times if options.refine else None,
     )
-    plan = search(request)
+    from socsched.planning.residency import with_residency
+
+    request, plan = with_residency(request, search(request))
     if not options.shares:
         return plan
     from socsched.planning.shares import with_shares

@@ -212,6 +212,9 @@ class WeightsMemory(Entry):
 
     size: Annotated[SizeFigure, doc("capacity")]
     swap: Annotated[BandwidthFigure, doc("rate at which missing weights are loaded")]
+    copies: Annotated[
+        bool, doc("weights are loaded by a copy engine while the engine computes; the plan says which networks stay")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +230,7 @@ class Division(Entry):
         doc("what gives a stage its units: green contexts of a GPU, instances (MIG), or masks of cores"),
     ]
     group: Annotated[int, doc("units that are given together", ge=1, le=1000)] = 1
-    most: Annotated[int, doc("largest number of shares at once", ge=2, le=64)] = 64
+    groups: Annotated[int, doc("groups in all, where fewer than units allow; 0: as many", ge=0, le=1024)] = 0
     sizes: Annotated[
         Listed[Annotated[int, Field(ge=1, le=1024)]], doc("groups that a share may have; absent: any number")
     ] = ()
@@ -241,10 +244,13 @@ class Division(Entry):
     source: SourceKey = ""
     assumed: Assumed = ""
 
+    def count(self, units: int) -> int:
+        """Return the groups of so many units."""
+        return min(units // self.group, self.groups or units)
+
     def counts(self, units: int) -> tuple[int, ...]:
         """Return the numbers of groups, below all, that a share of so many units may have."""
-        all_of_them = units // self.group
-        return tuple(n for n in range(1, all_of_them) if not self.sizes or n in self.sizes)
+        return tuple(n for n in range(1, self.count(units)) if not self.sizes or n in self.sizes)
 
 
 @dataclass(frozen=True, slots=True)

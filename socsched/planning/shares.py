@@ -114,7 +114,7 @@ def vectors(request: SearchRequest, plan: Plan, wanted: Mapping[str, int]) -> It
         urgent, others = classes(request.pipeline, plan, engine)
         if not urgent or not others:
             continue
-        groups = units // engine.division.group
+        groups = engine.division.count(units)
         rest = set(engine.division.counts(units))
         counts = [n for n in engine.division.counts(units) if groups - n in rest or not engine.division.sizes]
         if engine.id in wanted:

@@ -10,7 +10,7 @@ from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.conversion import Hop, conversion_cost, converter, matching, visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
-from socsched.descriptor.platform import Engine, EngineMode, Figure, contention_of, dynamic_power
+from socsched.descriptor.platform import Engine, EngineMode, Figure, WeightsMemory, contention_of, dynamic_power
 from socsched.errors import UsageError
 from socsched.graph.operators import tensor_bytes
 from socsched.graph.taskgraph import TaskGraph
@@ -274,7 +274,7 @@ class Workload:
 
     def weights_bytes(self, cost: Cost) -> int:
         """Return the bytes of weights that a stage keeps on its engine, 0 if the engine has room for all."""
-        if self.model.platform.engine(cost.engine).weights is None:
+        if _limit(self.model.platform.engine(cost.engine)) is None:
             return 0
         work = self.model.work_of(self.graph.stage(cost.stage), cost.precision)
         return sum(operator.weight_bytes for operator in work.operators) if work else 0
@@ -295,7 +295,7 @@ def _handed(producer: Cost, consumer: Cost) -> tuple[str, ...]:
 
 def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:
     engine, state = model.platform.engine(name), model.mode.engines[name]
-    preemption, weights = engine.preemption, engine.weights
+    preemption, weights = engine.preemption, _limit(engine)
     return PlannedEngine(
         id=name,
         kind=engine.kind,
@@ -316,6 +316,11 @@ def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:
         swap_bandwidth=_rounded(weights.swap if weights else None),
         levels=levels(engine, state),
     )
+
+
+def _limit(engine: Engine) -> WeightsMemory | None:
+    """Return the room for weights that jobs fetch theirs into; where a copy engine loads them, `residency` plans it."""
+    return None if engine.weights is None or engine.weights.copies else engine.weights
 
 
 def _rounded(figure: Figure | None) -> int:

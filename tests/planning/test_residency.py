@@ -1,0 +1,146 @@
+"""Networks that take turns in an engine's memory: never more than its limit in a simulation, and what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from socsched.api.execution import run
+from socsched.api.planning import plan
+from socsched.api.simulation import simulate
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.pipeline import Chain, Pipeline
+from socsched.descriptor.platform import Figure, Platform, WeightsMemory
+from socsched.errors import UsageError
+from socsched.planning.plan import Plan
+from socsched.planning.residency import COPY, LOAD, Held, choices, chosen
+from socsched.trace.trace import Trace
+
+
+def limited(limit: int, rate: float = 5e9) -> Platform:
+    """Return a board whose GPU holds `limit` bytes and loads weights at a rate."""
+    board = get_platform("jetson-agx-orin-64gb")
+    room = WeightsMemory(Figure(limit, "assumed"), Figure(rate, "assumed"), True)
+    engines = tuple(replace(one, weights=room) if one.id == "gpu" else one for one in board.engines)
+    return replace(board, engines=engines)
+
+
+def cameras(count: int, deadline_ns: int = 33_000_000) -> Pipeline:
+    """Return a pipeline with several detectors of one camera's frames, all of the GPU, each with its chain."""
+    pipe = get_pipeline("perception-stack")
+    stages = {stage.name: stage for stage in pipe.stages}
+    first = replace(stages["camera-preprocess"], engines=("gpu",))
+    detector = replace(stages["camera-detect"], engines=("gpu",), precisions=("fp16",), queue=1)
+    several = tuple(replace(detector, name=f"detect{number}") for number in range(count))
+    chains = tuple(
+        Chain(f"chain{number}", ("camera", first.name, f"detect{number}"), deadline_ns) for number in range(count)
+    )
+    sensors = tuple(sensor for sensor in pipe.sensors if sensor.name == "camera")
+    return replace(pipe, name="cameras", sensors=sensors, stages=(first, *several), chains=chains, conditions=())
+
+
+def planned(count: int, limit: int, rate: float = 5e9) -> Plan:
+    return plan(cameras(count), limited(limit, rate), "MAXN", explain=False, cuts=False)
+
+
+def sizes(count: int) -> tuple[int, int]:
+    """Return the bytes of weights and of activations of one detector on a GPU without a limit that matters."""
+    from socsched.models.work import stage_work
+    from socsched.planning.residency import peak
+
+    work = stage_work(cameras(count).stages[1], "fp16")
+    return sum(one.weight_bytes for one in work.operators), peak(work)
+
+
+WEIGHTS, ROOM = sizes(1)
+
+
+def resident(made: Plan, trace: Trace) -> int:
+    """Return the most bytes at once, replayed from the jobs: a loaded network from its load's start to its own end."""
+    loaded = {task.name.removeprefix(LOAD) for task in made.tasks if task.name.startswith(LOAD)}
+    networks = {task.name for task in made.tasks if task.name.startswith("detect")}
+    times: dict[tuple[str, int], list[int]] = {}
+    for job in trace.jobs:
+        name = job.task.removeprefix(LOAD)
+        if name in loaded and job.start_ns is not None:
+            window = times.setdefault((name, job.frame), [job.start_ns, job.start_ns])
+            window[0], window[1] = min(window[0], job.start_ns), max(window[1], job.finish_ns or job.start_ns)
+    changes = [(end, -WEIGHTS) for _, end in times.values()] + [(start, WEIGHTS) for start, _ in times.values()]
+    total = most = WEIGHTS * len(networks - loaded)
+    for _, change in sorted(changes):
+        total += change
+        most = max(most, total)
+    return most
+
+
+@pytest.mark.parametrize("count, room", [(4, 3), (4, 2), (5, 4), (3, 2), (3, 1)])
+def test_no_more_is_resident_than_the_limit(count: int, room: int) -> None:
+    """Room for some of the networks: the plan is feasible with its loads, and a simulation keeps bounds and limit."""
+    made = planned(count, room * WEIGHTS + ROOM)
+    assert made.verdict == "feasible"
+    loads = [task for task in made.tasks if task.name.startswith(LOAD)]
+    assert loads and all(task.engine == f"gpu-{COPY}" for task in loads)
+    outcome = simulate(made, "1s")
+    assert outcome.trace is not None and WEIGHTS <= resident(made, outcome.trace) <= room * WEIGHTS
+    for chain in made.chains:
+        assert outcome.figures["chains"][chain.name]["response_time_ns"]["max"] <= (chain.bound_ns or 0)
+    said = made.solver.notes or {}
+    assert sum("is loaded for every frame" in said.get(f"detect{n}", "") for n in range(count)) == len(loads)
+
+
+def test_the_replay_finds_a_slot_with_two_owners() -> None:
+    """A planted fault: loads that wait for nobody put two networks where there is room for one."""
+    made = planned(3, WEIGHTS + ROOM)
+    wrong = replace(
+        made,
+        tasks=tuple(
+            replace(task, after=tuple(n for n in task.after if not n.startswith("detect")))
+            if task.name.startswith(LOAD) else task
+            for task in made.tasks
+        ),
+    )  # fmt: skip
+    outcome = simulate(wrong, "1s")
+    assert outcome.trace is not None and resident(wrong, outcome.trace) > WEIGHTS
+
+
+def test_what_fits_is_planned_as_without_a_limit() -> None:
+    free = plan(cameras(3), get_platform("jetson-agx-orin-64gb"), "MAXN", explain=False, cuts=False)
+    made = planned(3, 3 * WEIGHTS + ROOM)
+    assert made.tasks == free.tasks and made.verdict == free.verdict == "feasible"
+    assert not any(task.name.startswith(LOAD) for task in planned(3, 3 * WEIGHTS + ROOM).tasks)
+
+
+def test_a_network_larger_than_the_memory_is_not_planned() -> None:
+    made = planned(2, WEIGHTS + ROOM - 1)
+    (unmet,) = made.violations
+    assert made.verdict == "undecided" and unmet.requirement == "memory of gpu" and unmet.gap == 1
+    assert sum(size for _, size in unmet.terms) == unmet.demand
+
+
+def test_a_plan_with_loads_is_not_run() -> None:
+    with pytest.raises(UsageError, match="loaded for every frame, which the executor does not do"):
+        run(planned(3, 2 * WEIGHTS + ROOM), pipeline=cameras(3))
+
+
+def test_loads_that_take_too_long_leave_no_plan() -> None:
+    """At 100 MB/s a load alone takes longer than a frame."""
+    assert planned(3, WEIGHTS + ROOM, 1e8).verdict != "feasible"
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.sampled_from("ab")), min_size=1, max_size=7),
+       st.integers(0, 40))  # fmt: skip
+def test_the_choice_fits_and_loads_no_more_than_any_other(rows: Sequence[tuple[int, int, str]], limit: int) -> None:
+    held = [Held(f"n{i}", weights, live, 10, source) for i, (weights, live, source) in enumerate(rows)]
+    ways = list(choices("gpu", limit, held))
+    best = chosen(ways)
+    assert (best is None) == all(one.bytes > limit for one in ways)
+    if best is None:
+        return
+    assert best.bytes <= limit and all(best.rate <= one.rate for one in ways if one.bytes <= limit)
+    names: Mapping[str, int] = {one.stage: one.weights for one in held}
+    here = [one.stage for one in best.stay] + [one.stage for slot in best.slots for one in slot]
+    assert sorted(here) == sorted(names) and all(len({one.source for one in slot}) == 1 for slot in best.slots)

@@ -110,13 +110,13 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 def pipeline_of(plan: Plan, given: str | Path | Pipeline | None, warn: Note) -> Pipeline:
     """Return the pipeline of a plan, `given` or found by its name, with its networks split as in the plan.
 
-    Warns if the file has changed since.
+    A file that the plan was made from is found by its name in the working directory.  Warns if it has changed since.
     """
     from socsched.descriptor.catalog import pipeline_hashes
     from socsched.planning.cutting.pipelines import as_planned
 
     try:
-        pipeline = load_pipeline(given or plan.pipeline)
+        pipeline = load_pipeline(given or _file_of(plan) or plan.pipeline)
     except UsageError as error:
         if given:
             raise
@@ -125,3 +125,10 @@ def pipeline_of(plan: Plan, given: str | Path | Pipeline | None, warn: Note) -> 
         if plan.inputs.get(name, digest) != digest:
             warn(f"{name} has changed since the plan was made")
     return as_planned(pipeline, plan)
+
+
+def _file_of(plan: Plan) -> str:
+    """Return the ONNX file that a plan was made from, empty unless it lies in the working directory."""
+    names = (name.removeprefix("pipelines/") for name in plan.inputs)
+    found = (name for name in names if name.startswith(f"{plan.pipeline}.onnx") and Path(name).name == name)
+    return next((name for name in found if Path(name).is_file()), "")

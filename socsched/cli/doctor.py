@@ -307,6 +307,7 @@ def _codegen() -> Check:
 
 def _gpu() -> Check:
     """Return the NVIDIA GPU and its driver, on a Jetson or on a machine with the driver's library."""
+    from socsched.descriptor import host_gpus
     from socsched.runtime.meters import Nvml
 
     tool = OPTIONAL["GPU"]
@@ -323,7 +324,12 @@ def _gpu() -> Check:
     if not Nvml().available:
         found = f"driver {version}, not responding"
         return tool.broken(found, "sudo modprobe nvidia (after a driver update: reboot)")
-    return tool.ok(f"driver {version}")
+    gpus = host_gpus.find(ROOT)
+    listed = "; ".join([f"driver {version}", *map(host_gpus.described, gpus)])
+    if gpus and not host_gpus.has_compiler():
+        wheels = "nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12"
+        return tool.broken(f"{listed}; no compiler, so that `-p host` does without", f"pip install {wheels}")
+    return tool.ok(f"{listed}; part of `-p host`" if gpus else listed)
 
 
 def _cudart() -> Check:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from socsched.cache import keep, recall
+from socsched.cache import cache_dir, keep, recall
 from socsched.descriptor import cuda_probe
 from socsched.descriptor.fields import Source
 from socsched.descriptor.operator_rules import OperatorRules
@@ -98,8 +98,19 @@ def find(root: Path = Path("/"), cache: bool = True, seconds: float = _SECONDS) 
 
 
 def has_compiler() -> bool:
-    """Return whether nvcc is installed: without it a GPU runs no network, and plans had better not use it."""
-    return bool(shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc"))
+    """Return whether nvcc or NVRTC's packages are here: else a GPU runs no network, and plans had better not use it."""
+    if shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc"):
+        return True
+    folders = (*os.environ.get("SOCSCHED_CUDA", "").split(os.pathsep), *sys.path)
+    places = (*map(Path, filter(None, folders)), *(cache_dir() / "tools").glob("nvidia-cuda-nvrtc-*"))
+    return any(next(place.glob("nvidia/*/lib/libnvrtc.so*"), None) for place in places)
+
+
+def described(gpu: Gpu) -> str:
+    """Return what a GPU is, in a few words."""
+    rate = f", {gpu.copied / 1e9:.0f} GB/s" if gpu.copied else ""
+    size = f"{gpu.sms} SM at {gpu.clock_khz / 1000:.0f} MHz, {gpu.memory / 2**30:.0f} GiB{rate}"
+    return f"{gpu.name} (sm_{gpu.capability}, {size})"
 
 
 def probe(seconds: float = _SECONDS) -> tuple[Any, str]:

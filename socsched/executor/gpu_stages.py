@@ -16,7 +16,7 @@ from socsched.executor.gpu_programs import stored_program
 from socsched.executor.host_calls import host_call
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
-from socsched.planning.plan import Task
+from socsched.planning.plan import Plan, Task
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.backends.choose import sort_of
 from socsched.runtime.backends.device_code import compiled
@@ -94,11 +94,36 @@ def groups_of(task: Task, setting: Setting) -> dict[str, int]:
 
 
 def _pieces(task: Task, setting: Setting, kernels: int) -> dict[str, int]:
-    """Return kernels of a graph (0: all) and graphs queued at once, by the segments that the plan preempts between."""
+    """Return kernels of a graph (0: all) and graphs queued at once, by the segments that the plan preempts between.
+
+    A stage is one graph where no rival could take its place: every further graph costs the host a launch and a wait.
+    """
     engine = next(engine for engine in setting.plan.engines if engine.id == task.engine)
-    if engine.preemption != "segment" or len(task.segments) < 2:
+    if engine.preemption != "segment" or len(task.segments) < 2 or not _has_rivals(task, setting.plan):
         return {"piece": 0, "queued": 2}
     return {"piece": max(-(-kernels // len(task.segments)), 1), "queued": engine.in_flight}
+
+
+def _has_rivals(task: Task, plan: Plan) -> bool:
+    """Return whether another task of its engine may be ready while a task runs: all but those before and after it.
+
+    These belong to the same frames, of which the older ones go first under EDF.
+    """
+    tasks = {one.name: one for one in plan.tasks}
+
+    def before(name: str, found: set[str]) -> set[str]:
+        for other in tasks[name].after if name in tasks else ():
+            if other not in found:
+                found.add(other)
+                before(other, found)
+        return found
+
+    own = before(task.name, set())
+    others = (one for one in plan.tasks if one.engine == task.engine and one.name != task.name)
+    related = own if plan.policy == "edf" else set()
+    return any(
+        one.name not in related and (plan.policy != "edf" or task.name not in before(one.name, set())) for one in others
+    )
 
 
 def room_of(artifact: Artifact, stage: Stage, setting: Setting, rooms: Mapping[str, int]) -> int:

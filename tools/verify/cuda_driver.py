@@ -91,7 +91,7 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
     gpu = replace(here.engines[0], id="gpu", kind="gpu", units=1, target=target)
     gpu = replace(gpu, operators=replace(gpu.operators, host_code=False))
     changes: dict[str, Any] = {"period_ns": PERIOD_NS, "deadline_ns": PERIOD_NS, "precision": "fp16"}
-    changes |= {"engine": "gpu", "lanes": (0,), "queue": 8}
+    changes |= {"engine": "gpu", "lanes": (0,), "queue": 8, "runtime": "tvm"}
     made = replace(
         slow,
         tasks=tuple(replace(task, **changes) for task in slow.tasks),

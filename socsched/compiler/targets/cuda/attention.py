@@ -14,6 +14,7 @@ from socsched.compiler.targets.cuda.sequence_kernels import AttentionShape, bias
 from socsched.compiler.targets.cuda.tiles import EDGE, LANES, gpu, round_up
 
 _CALL, _FIRST = "socsched_attention<", 'extern "C" __global__'
+_FUNCTIONS, _PARTS = {_CALL: "attention.cuh", "socsched_recurrent<": "recurrent.cuh"}, "fragments.cuh"
 _WIDE = 64
 """Columns of a head beyond which chunks of keys are shorter, so that two fit into 48 KiB with the queries."""
 _WIDEST = 96
@@ -21,16 +22,17 @@ _WIDEST = 96
 
 
 @cache
-def _code() -> str:
-    return Path(__file__).with_name("attention.cuh").read_text(encoding="utf-8")
+def _code(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def completed(source: str) -> str:
-    """Return CUDA source with the device functions that it calls."""
-    if _CALL not in source or _code() in source:
+    """Return CUDA source with the device functions that it calls, and with what these are made of."""
+    called = [file for call, file in _FUNCTIONS.items() if call in source and _code(file) not in source]
+    if not called:
         return source
     head, first, rest = source.partition(_FIRST)
-    return f"{head}{_code()}\n{first}{rest}"
+    return "\n".join([head, *map(_code, (_PARTS, *called)), first + rest])
 
 
 def warps(shape: AttentionShape, arch: str, sms: int = 0) -> int:

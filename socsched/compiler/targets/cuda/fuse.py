@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from socsched.compiler.targets.cuda.recurrent import spelt_out
 from socsched.compiler.targets.llvm.fuse import fuse_activations, gelus, hard_gates
 from socsched.graph.fusion import Graph, Group
 
 
 def fuse(graph: Graph) -> Graph:
-    """Return `graph` with activations inside the operators that feed only them."""
-    return _gelus(gelus(fuse_activations(hard_gates(graph))))
+    """Return `graph` with activations inside the operators that feed only them, recurrent layers spelt out."""
+    return _gelus(gelus(fuse_activations(hard_gates(spelt_out(graph)))))
 
 
 def _gelus(graph: Graph) -> Graph:

@@ -498,7 +498,8 @@ class _Lowering(Values):
             self.images[group.output] = Image(self.narrowed(var, shape, channels), channels, height, width)
 
     def dense(self, group: Group) -> None:
-        weight = self.weights[group.weights["weight"]]
+        weight = np.asarray(self.weights[group.weights["weight"]])
+        weight = weight.reshape(-1, weight.shape[-1])
         outputs, inputs = weight.shape
         *sides, _ = self.graph.values[group.inputs[0]].shape
         rows, held = prod(sides), round_up(inputs, EDGE)

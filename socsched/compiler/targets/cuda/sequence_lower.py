@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import relax
-from socsched.compiler.targets.cuda import index_maps, kernels, sequence_kernels
+from socsched.compiler.targets.cuda import index_maps, kernels, recurrent, sequence_kernels
 from socsched.compiler.targets.cuda import sequence_rules as rules
 from socsched.compiler.targets.cuda.attention import attention_kernel
 from socsched.compiler.targets.cuda.index_maps import NOTHING
@@ -238,6 +238,20 @@ def _elementwise(own: Any, group: Group, var: Any) -> None:
     own.plain[group.output] = own.viewed(var, own.graph.values[group.output].shape)
 
 
+def _recurrent(own: Any, group: Group) -> None:
+    size = group.options["size"]
+    given = own.viewed(own.plain_of(group.inputs[0]), (size.steps * size.batch * size.gates * size.hidden,))
+    weights, bias, first = recurrent.constants(group, own.weights, size)
+    operands = [given, relax.const(weights, "float16"), relax.const(bias, "float32"), relax.const(first, "float32")]
+
+    def make() -> Any:
+        return recurrent.recurrent_kernel(size) if own.bound else recurrent.loops(size)
+
+    kernel = own.kernel((recurrent, size), "recurrent", make)
+    made = relax.TensorType((size.steps * size.batch * size.hidden,), "float16")
+    _elementwise(own, group, own.builder.emit(relax.call_tir(kernel, operands, made)))
+
+
 def _held(own: Any, name: str) -> tuple[Any, int]:
     """Return a value as rows, and its columns in memory."""
     if name in own.held:
@@ -268,6 +282,7 @@ EMITTERS: dict[str, Callable[[Any, Group], None]] = {
     "softmax": _softmax,
     "layer_norm": _layer_norm,
     "matmul": _matmul,
+    "recurrent": _recurrent,
     **dict.fromkeys(kernels.BINARY, _combined),
     **dict.fromkeys(rules.UNARY, _unary),
 }

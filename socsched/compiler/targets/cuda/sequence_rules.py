@@ -136,8 +136,9 @@ _RULES: dict[str, Callable[[Graph, Group], str]] = {
     "softmax": _last,
     "layer_norm": _layer_norm,
     "matmul": _matmul,
+    "recurrent": lambda graph, group: "",
     **dict.fromkeys(BINARY, _joined),
     **dict.fromkeys(UNARY, _whole),
 }
-KINDS = tuple(kind for kind in _RULES if kind != "gelu")
+KINDS = tuple(kind for kind in _RULES if kind not in ("gelu", "recurrent"))
 """Operators of networks with a rule on plain tensors."""

@@ -354,7 +354,7 @@ def _scores(done: Validation | PowerValidation) -> list[Any]:
     from rich.text import Text
 
     from socsched.reporting.terminal import table
-    from socsched.validation.page import SCORES, headline, score_cells
+    from socsched.validation.page import SCORES, headline, score_cells, units_line
 
     document = done.document
     names = [
@@ -369,7 +369,7 @@ def _scores(done: Validation | PowerValidation) -> list[Any]:
         rows.append(["with cells apart", *("" for _ in names[1:]), *score_cells(every["everything"])])
     heads = ["" if name == "precision" else name for name in names]
     right = range(len(names), len(names) + len(SCORES))
-    lines = [headline(document)]
+    lines = [headline(document), *filter(None, [units_line(document)])]
     lines += [f"refused {item['rows']} rows: {item['reason']}" for item in document["refusals"][:5]]
     lines += [f"apart {item['cells']} cells: {item['reason']}" for item in apart[:5]]
     if bar := document["bar"]:

@@ -30,6 +30,8 @@ TIME_COLUMN, POWER_COLUMN = "measured_ms", "measured_w"
 RATE_COLUMN, RATE_FLAG = "fps", "throughput"
 """Column of jobs a second, whose distance stands for the time where a row has none, and the flag of such rows."""
 _TEXT = ("platform", "engine", "precision", "mode", "network", "flag", "source", "statistic", "id", "runtime")
+UNIT_COLUMN, LAYER_COLUMNS = "unit", ("layers_npu", "layers_gpu", "layers_cpu")
+"""Columns of the unit that ran most of a network's layers, and of their numbers by unit, as a profiler saw them."""
 STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 """Names of networks and of sources."""
 RUNTIME = "runtime"
@@ -56,7 +58,8 @@ class Row:
 
     `share`: units of the engine used, 0 where the file does not state it.  `flag`: why the row is not to be used, empty
     where it is.  `runtime`: the program that ran the network.  `line`, `cells`: the row as it stands in the file.
-    `rate`: jobs a second were measured, not the time of one; `measured_ms` is their distance.
+    `rate`: jobs a second were measured, not the time of one; `measured_ms` is their distance.  `unit`: the one that ran
+    most layers ("npu"), `strays`: layers on other units than the engine's, None where no profiler saw them.
     """
 
     platform: str
@@ -75,6 +78,8 @@ class Row:
     cells: tuple[str, ...] = ()
     problem: str = ""
     rate: bool = False
+    unit: str = ""
+    strays: int | None = None
 
     @property
     def measured_us(self) -> float:
@@ -99,7 +104,7 @@ def read_measurements(path: Path, needed: Sequence[str] = COLUMNS, reserved: Seq
     values cannot be used (a time that is no time, a network that is no file stem, an id given twice) is kept with its
     problem.
     """
-    table = read_table(path, needed, reserved, (*COLUMNS, RUNTIME, RATE_COLUMN))
+    table = read_table(path, needed, reserved, (*COLUMNS, RUNTIME, RATE_COLUMN, UNIT_COLUMN, *LAYER_COLUMNS))
     rows: list[Row] = []
     first: dict[str, int] = {}
     for line, cells, named in table.rows:
@@ -205,7 +210,17 @@ def _row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int 
     if rate and text["flag"] == RATE_FLAG:
         text["flag"] = ""
     time = measured or math.nan
-    return Row(share=share or 0, measured_ms=time, line=line, cells=cells, problem=problem, rate=rate, **text)
+    others: dict[str, Any] = {"unit": named.get(UNIT_COLUMN, "").lower(), "strays": _strays(text["engine"], named)}
+    others |= {"line": line, "cells": cells, "problem": problem, "rate": rate}
+    return Row(share=share or 0, measured_ms=time, **text, **others)
+
+
+def _strays(engine: str, named: dict[str, str]) -> int | None:
+    """Return the layers of a row that other units than its engine ran, None where they are not stated."""
+    counts = {name.removeprefix("layers_"): number(named.get(name, "")) for name in LAYER_COLUMNS}
+    if all(count is None for count in counts.values()):
+        return None
+    return round(sum(count or 0 for unit, count in counts.items() if not engine.startswith(unit)))
 
 
 def _time_ms(text: str) -> float | None:

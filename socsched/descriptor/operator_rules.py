@@ -35,6 +35,7 @@ from socsched.descriptor.validation import Tree, check_figures, validate
 Version = Annotated[str, Field(pattern=VERSION_PATTERN)]
 _FACTS = """
     operands rank out_rank batch width broadcast low high step fraction moves first_axis counts_padding in_gelu in_norm
+    of_input
 """
 FACTS = frozenset(_FACTS.split())
 """What rules can ask of the graph around an operator (`graph.counting.Facts`)."""
@@ -49,7 +50,7 @@ _OPERATORS = """
     depth_to_space divide einsum elu equal erf exp floor floor_mod function gather gather_nd gelu global_avg_pool
     greater greater_equal grid_sample group_norm hard_sigmoid hard_swish instance_norm isinf isnan layer_norm
     leaky_relu less less_equal log logical_and logical_not logical_or logical_xor lp_norm lrn matmul max_pool
-    maximum minimum mish multiply neg nms one_hot pad pillar_features pow power prelu reciprocal reduce_l2
+    maximum minimum mish multiply neg nms one_hot other_conv pad pillar_features pow power prelu reciprocal reduce_l2
     reduce_max reduce_mean reduce_sum relu reshape resize2d round scatter scatter_nd sigmoid sign sin slice softmax
     softplus space_to_depth split sqrt subtract swish tanh topk transpose where
 """
@@ -79,6 +80,9 @@ class OperatorRule(Entry):
     assumed: Assumed = ""
     since: Annotated[Version | None, doc("first version of the runtime where this holds")] = None
     until: Annotated[Version | None, doc("first version where this no longer holds")] = None
+    unless: Annotated[
+        Listed[str], doc("programs (globs) that leave such operators of their files to another unit")
+    ] = ()
 
     def holds(self, version: tuple[int, ...]) -> bool:
         """Return whether the case applies to a version of the runtime."""

@@ -208,6 +208,9 @@ class _Passes:
         if head.kind == "matmul":
             inner = int(attrs["in_channels"])
             return "matmul", out * inner, inner, int(attrs["out_channels"])
+        if head.kind == "onnx" and head.options["operator"] == "Conv" and head.weights:  # of one or three dimensions
+            wide, narrow = self.graph.network.params[next(iter(head.weights.values()))][:2]
+            return "conv", int(head.options["flops"]) // 2, narrow, wide
         if head.kind == "pillar_features":
             inner = int(weight[1]) if weight else 1
             macs = out * inner * int(head.attrs["window"]) if weight else 0

@@ -153,7 +153,8 @@ class Facts:
     shapes, 1 one value, 2 a value a channel, 3 otherwise; `low`, `high`: bounds of a clip; `first_axis`, `step`: first
     axis that a slice, split or pad changes, largest step of a slice; `fraction`: 1 where a resize is by no whole
     factor; `moves`: 0 where a reshape drops or adds sizes of 1 alone; `counts_padding`: 1 where padding counts in an
-    average, or there is none; `in_gelu`, `in_norm`: 1 where an operator is a part of a written-out GELU, or layer norm.
+    average, or there is none; `of_input`: 1 where a slice or gather reads an input of the network; `in_gelu`,
+    `in_norm`: 1 where an operator is a part of a written-out GELU, or layer norm.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -175,6 +176,8 @@ class Facts:
             facts["batch"] = first[0]
         layer = self.layers.get(group.layer)
         attrs = layer.attrs if layer is not None and layer.op == group.kind else {}
+        if group.kind in ("slice", "gather"):
+            facts["of_input"] = int(any(value in self.graph.inputs for value in group.inputs))
         match group.kind:
             case "add" | "subtract" | "multiply" | "divide" | "maximum" | "minimum":
                 constant = group.weights.get("weight")

@@ -105,9 +105,10 @@ def _pool(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
 
 
 def _global_pool(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
-    batch, channels, height, width = shapes[0]
-    geometry = {"kernel_h": height, "kernel_w": width, "window": max(height, width)}
-    return (batch, channels, 1, 1), {**geometry, "in_channels": channels, "out_channels": channels}, {}
+    batch, channels, *size = shapes[0]
+    geometry = {"kernel_h": size[0], "kernel_w": size[-1], "window": max(size)}
+    result = (batch, channels, *(1 for _ in size))
+    return result, {**geometry, "in_channels": channels, "out_channels": channels}, {}
 
 
 def _reduce(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:

@@ -13,13 +13,10 @@ from socsched.descriptor.platform import Engine
 from socsched.graph.operators import StageWork
 from socsched.graph.rules import decide
 
-MOST = 0.5
-"""Share of the arithmetic beyond which a network is the other unit's, with some operators on the accelerator."""
-
 
 @dataclass(frozen=True, slots=True)
 class FallBack:
-    """How an engine takes a network: the kind of engine that does most of its arithmetic, and what it refuses.
+    """How an engine takes a network: the kind of engine that runs most of its operators, and what it refuses.
 
     `operators` counts those of the network, `elsewhere` those that the engine refuses, `reasons` the commonest
     objections with their counts; `share`: of the arithmetic, refused.
@@ -32,15 +29,18 @@ class FallBack:
     reasons: tuple[tuple[str, int], ...] = ()
 
 
-def fall_back(work: StageWork, engine: Engine) -> FallBack:
-    """Return what of a network falls back from an engine to the CPU, by the engine's operator rules."""
+def fall_back(work: StageWork, engine: Engine, program: str = "") -> FallBack:
+    """Return what of a network falls back from an engine to the CPU, by the engine's operator rules.
+
+    `program`: what brings the user's file to the engine, where that is another than our hand-over.
+    """
     refused: Counter[str] = Counter()
     flops = 0
     for operator in work.operators:
-        decision = decide(operator, engine)
+        decision = decide(operator, engine, program)
         if not decision.runs:
             refused[decision.reasons[0]] += 1
             flops += operator.flops
-    share = flops / max(work.flops, 1)
-    unit = "cpu" if share > MOST else engine.kind
-    return FallBack(unit, len(work.operators), sum(refused.values()), share, tuple(refused.most_common(3)))
+    share, count, left = flops / max(work.flops, 1), len(work.operators), sum(refused.values())
+    unit = "cpu" if 2 * left > count else engine.kind
+    return FallBack(unit, count, left, share, tuple(refused.most_common(3)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from socsched.descriptor.operator_rules import FACTS, OperatorRule, OperatorRules
 from socsched.descriptor.platform import NATIVE, ONNXRUNTIME, OWN, Engine, Runtime
@@ -45,8 +46,11 @@ class Decision:
         return self.outcome == RUNS
 
 
-def decide(operator: Operator, engine: Engine) -> Decision:
-    """Return the decision of `engine` on an operator of given shapes, attributes and dtype."""
+def decide(operator: Operator, engine: Engine, program: str = "") -> Decision:
+    """Return the decision of `engine` on an operator of given shapes, attributes and dtype.
+
+    `program`: what brings the user's file to the engine, where that is another than our hand-over.
+    """
     rules = engine.operators
     # The user's file decides where the rules list its operator; else the layer, or the operators it is written as.
     listed = {**(rules.allowed or {}), **rules.refused}
@@ -64,7 +68,7 @@ def decide(operator: Operator, engine: Engine) -> Decision:
     sources = (rules.source,) if general and rules.source else ()
     if operator.dtype not in engine.precisions and not rules.host_code:
         general.insert(0, f"precision {operator.dtype} is not one of {', '.join(engine.precisions) or 'none'}")
-    case, objections, cited = _case(operator, rule, rules)
+    case, objections, cited = _case(operator, rule, rules, program)
     reasons = (*objections, *general)
     sources = tuple(dict.fromkeys(filter(None, (*cited, *sources))))
     if reasons:
@@ -116,7 +120,7 @@ def _against_function(operator: Operator, engine: Engine) -> tuple[str, ...]:
 
 
 def _case(
-    operator: Operator, rule: str, rules: OperatorRules
+    operator: Operator, rule: str, rules: OperatorRules, program: str
 ) -> tuple[OperatorRule | None, list[str], tuple[str, ...]]:
     """Return the case that holds, or the objections of the closest case, and the sources."""
     if rules.allowed is None:
@@ -126,13 +130,15 @@ def _case(
         refused = rules.refused.get(rule)
         why = f": {refused.note}" if refused else ""
         return None, [f"operator {rule} is not supported{why}"], (refused.source if refused else rules.source,)
-    judged = [(case, _against(operator, rule, case)) for case in cases]
+    judged = [(case, _against(operator, rule, case, program)) for case in cases]
     case, problems = min(judged, key=lambda pair: len(pair[1]))
     return case, problems, (case.source,)
 
 
-def _against(operator: Operator, name: str, rule: OperatorRule) -> list[str]:
+def _against(operator: Operator, name: str, rule: OperatorRule, program: str) -> list[str]:
     problems = []
+    if any(fnmatchcase(program, glob) for glob in rule.unless):
+        problems.append(f"{name}: {program} leaves it to another unit{f' ({rule.note})' if rule.note else ''}")
     attrs = operator.attrs
     for attribute, (low, high) in rule.limits.items():
         value = attrs.get(attribute)

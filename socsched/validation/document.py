@@ -61,6 +61,22 @@ class ApartDocument(TypedDict):
     cells: int
 
 
+class UnitsDocument(TypedDict):
+    """Predictions of what falls back, against the units on which a profiler saw layers; flagged `rows` count.
+
+    `unit`: F1 of the unit with most layers, units weighted by their rows; `unit_right`: share of rows where it is
+    right.  `some`: F1 of "some layers fall back", of `fallen` rows; `hits`, `false`: rows said to, that do and do not.
+    """
+
+    rows: int
+    unit: Figure
+    unit_right: Figure
+    fallen: int
+    hits: int
+    false: int
+    some: Figure
+
+
 class BarDocument(TypedDict):
     """The bar that scores were held against, and what fails it."""
 
@@ -74,7 +90,7 @@ class ValidationDocument(TypedDict):
 
     A cell is a platform, engine, precision, mode, share and network; its measurement is the fastest unflagged row.
     `overall` and `groups` are of cells whose prediction stands for the program that was measured; `everything` counts
-    the others, listed in `apart`, too.  `bar`: null without one.
+    the others, listed in `apart`, too.  `units`: null where no row names units; `bar`: null without one.
     """
 
     schema_version: str
@@ -89,6 +105,7 @@ class ValidationDocument(TypedDict):
     groups: list[GroupDocument]
     refusals: list[RefusalDocument]
     apart: list[ApartDocument]
+    units: UnitsDocument | None
     bar: BarDocument | None
 
 

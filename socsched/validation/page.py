@@ -26,7 +26,7 @@ from socsched.validation.scores import Cell, is_inside
 from socsched.validation.validate import Validation
 
 MOST_WORST, MOST_REFUSALS, LONGEST = 40, 40, 200
-_COLOURS = {"fp32": 1, "fp16": 2, "int8": 3}
+_COLOURS = {name: place for place, name in enumerate(("fp32", "fp16", "int8", "w8a16", "tf32", "fp8", "fp4"), 1)}
 SCORES = ("cells", "refused", "median ratio", "MAPE", "P90", "Spearman", "inside")
 
 
@@ -42,6 +42,18 @@ def headline(document: ValidationDocument | PowerDocument) -> str:
         f"{document['rows']:,} rows, {document['flagged']:,} of them flagged and not scored, "
         f"{document['refused_rows']:,} refused; {overall['cells']:,} cells scored, {overall['refused']:,} refused"
         + (f", {apart:,} apart" if "apart" in fields else "")
+    )
+
+
+def units_line(document: ValidationDocument | PowerDocument) -> str:
+    """Return the scores of what falls back in one sentence, empty where no row names units."""
+    units = cast("Mapping[str, Any]", document).get("units")
+    if not units:
+        return ""
+    some = "" if units["some"] is None else f", F1 {units['some']:.2f}"
+    return (
+        f"Units of {units['rows']:,} rows: the main one right in {units['unit_right']:.1%}, F1 {units['unit']:.2f}; "
+        f"some layers elsewhere: {units['hits']} of {units['fallen']} foretold, {units['false']} in error{some}"
     )
 
 
@@ -144,6 +156,7 @@ def _page(title: str, document: Document, *content: Markup | None) -> str:
         one_line(title),
         element("h1", text_of(title)),
         element("p", text_of(headline(document)), class_="lead"),
+        element("p", text_of(line)) if (line := units_line(document)) else None,
         box,
         *content,
         section("How this was made", facts({text_of(name): text_of(value) for name, value in made.items()})),
@@ -191,7 +204,7 @@ def _plot_times(cells: Sequence[Cell]) -> Markup:
         row, prediction = cell.row, cell.prediction
         where = f"{row.network} {row.precision}, {prediction.mode}, {prediction.share} units"
         label = f"{where}: measured {row.measured_ms:.4g} ms, predicted {prediction.predicted_ms:.4g} ms"
-        dots.append(Dot(row.measured_ms, prediction.predicted_ms, _COLOURS[row.precision], label))
+        dots.append(Dot(row.measured_ms, prediction.predicted_ms, _COLOURS.get(row.precision, 0), label))
     row = cells[0].row
     name = f"{row.platform} {row.engine}: predicted against measured times of {len(cells)} cells"
     return draw_scatter(dots, "measured [ms]", "predicted [ms]", name)

@@ -18,6 +18,7 @@ from socsched.descriptor.pipeline_file import onnx_pipeline
 from socsched.descriptor.platform import Engine, EngineMode, Figure, Platform, PowerMode, dynamic_power
 from socsched.descriptor.validation import suggest
 from socsched.errors import SocschedError, of_machine
+from socsched.graph.fallback import FallBack, fall_back
 from socsched.graph.operators import StageWork
 from socsched.models.onnx_file import PACKED
 from socsched.models.work import stage_work
@@ -110,7 +111,8 @@ class Prediction:
     """The predicted time of a row and the ends of its interval (ms), or the reason why there is none.
 
     `mode`, `share`: as the descriptor names the mode, and with all units of the engine for a row that states none.
-    `apart`: why the row is predicted but not comparable, "" where it is.
+    `apart`: why the row is predicted but not comparable, "" where it is.  `falls_back`: what other units get of a
+    network whose layers a profiler placed.
     """
 
     mode: str
@@ -121,6 +123,7 @@ class Prediction:
     provenance: str = ""
     refused: str = ""
     apart: str = ""
+    falls_back: FallBack | None = None
 
 
 Place = tuple[str, str, str, str, int, str]
@@ -148,10 +151,33 @@ def predict(rows: Sequence[Row], folder: Path, platforms: Platforms) -> list[Pre
         work = Works()
         for place in cells:
             cells[place] = _predict(stage, place, known, models, work, sources)
+        placed = {_place(row) for row in rows if row.network == network and row.strays is not None and not row.problem}
+        for place in placed:
+            left = _fallen_back(stage, place, known[place[0]], work)
+            cells[place] = replace(cells[place], falls_back=left)
     return [
         Prediction(row.mode, row.share, refused=row.problem) if row.problem else wanted[row.network][_place(row)]
         for row in rows
     ]
+
+
+def _fallen_back(stage: Stage | str, place: Place, platform: Platform | None, work: Works) -> FallBack | None:
+    """Return what a board's accelerator leaves of a network, None where either is not known.
+
+    A row on another unit than an accelerator is one that its program did not get onto the accelerator.
+    """
+    _, name, precision, *_, program = place
+    engines = platform.engines if platform else ()
+    engine = next((one for one in engines if one.id == name and one.operators.runtime), None)
+    engine = engine or next((one for one in engines if one.operators.runtime), None)
+    if engine is None or isinstance(stage, str):
+        return None
+    try:
+        return fall_back(work(stage, precision), engine, program)
+    except SocschedError as error:
+        if of_machine(error):
+            raise
+        return None
 
 
 def _place(row: Row) -> Place:

@@ -11,7 +11,7 @@ import numpy as np
 from socsched.cost.measurements import Row
 from socsched.descriptor.fields import PRECISIONS
 from socsched.descriptor.small_files import LIMITS, BarFile, GroupLimitsFile, LimitsFile
-from socsched.validation.document import GroupDocument, ScoresDocument
+from socsched.validation.document import GroupDocument, ScoresDocument, UnitsDocument
 from socsched.validation.predict import Prediction
 
 FEWEST_RANKED = 3
@@ -128,6 +128,39 @@ def scores(cells: Sequence[Scored], refused: int) -> ScoresDocument:
         "spearman": spearman([cell.predicted for cell in cells], [cell.measured for cell in cells]),
         "inside": _rounded(np.mean([cell.inside for cell in cells])) if cells else None,
     }
+
+
+def unit_scores(rows: Sequence[Row], predictions: Sequence[Prediction]) -> UnitsDocument | None:
+    """Return the scores of predicted units, None where no row names them."""
+    pairs = [
+        (row, one.falls_back)
+        for row, one in zip(rows, predictions, strict=True)
+        if row.unit and row.strays is not None and one.falls_back is not None
+    ]
+    if not pairs:
+        return None
+    fallen = [(bool(row.strays), bool(left.elsewhere)) for row, left in pairs if row.unit == "npu"]
+    units = [(row.unit, left.unit) for row, left in pairs]
+    names = {unit for unit, _ in units}
+    weighted = sum(
+        f1([(actual == name, said == name) for actual, said in units]) * sum(actual == name for actual, _ in units)
+        for name in names
+    )
+    return {
+        "rows": len(pairs),
+        "unit": _rounded(weighted / len(pairs)),
+        "unit_right": _rounded(np.mean([actual == said for actual, said in units])),
+        "fallen": sum(actual for actual, _ in fallen),
+        "hits": sum(actual and said for actual, said in fallen),
+        "false": sum(said and not actual for actual, said in fallen),
+        "some": _rounded(f1(fallen)) if any(actual for actual, _ in fallen) else None,
+    }
+
+
+def f1(pairs: Sequence[tuple[bool, bool]]) -> float:
+    """Return the harmonic mean of precision and recall of (actual, said) pairs."""
+    hits, wrong = sum(a and s for a, s in pairs), sum(a != s for a, s in pairs)
+    return 2 * hits / (2 * hits + wrong) if hits else 0.0
 
 
 def spearman(one: Iterable[float], other: Iterable[float]) -> float | None:

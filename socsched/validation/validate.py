@@ -16,7 +16,7 @@ from socsched.descriptor.small_files import load_bar
 from socsched.errors import UsageError
 from socsched.validation.document import ADDED, ValidationDocument
 from socsched.validation.predict import Prediction, predict
-from socsched.validation.scores import Cell, cells_of, comparable, failures, groups, scores
+from socsched.validation.scores import Cell, cells_of, comparable, failures, groups, scores, unit_scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,7 @@ def validate(
         "groups": parts,
         "refusals": [{"reason": reason, "rows": count} for reason, count in Counter(unflagged).most_common()],
         "apart": [{"reason": reason, "cells": count} for reason, count in apart.most_common()],
+        "units": unit_scores(found.rows, predictions),
         "bar": {"file": bar.name, "held": not failed, "failures": failed} if bar else None,
     }
     return Validation(found, tuple(predictions), tuple(scored), document)

@@ -1,4 +1,4 @@
-"""What falls back: nothing of a network that is taken, refused operators by count, all without the arithmetic."""
+"""What falls back: nothing of a network that is taken, refused operators by count, what programs leave."""
 
 from __future__ import annotations
 
@@ -34,6 +34,15 @@ def test_refused_operators_are_counted_with_the_reason() -> None:
     assert [count for _, count in found.reasons] == [2] and "topk" in found.reasons[0][0]
 
 
-def test_the_unit_is_that_of_most_arithmetic() -> None:
-    found = fall_back(with_operators(refused(BACKBONE.flops * 10)), DLA)
+def test_the_unit_is_that_of_most_operators() -> None:
+    found = fall_back(with_operators(*[refused(BACKBONE.flops)] * 2 * len(BACKBONE.operators)), DLA)
     assert found.unit == "cpu" and found.share > 0.5
+
+
+def test_a_program_may_leave_what_the_compiler_takes() -> None:
+    """TFLite keeps batch normalisations in fp32, which a tensor processor without floating point lacks."""
+    engine = get_platform("qcs6490").engine("npu")
+    work = with_operators(Operator("norm", "multiply", "int8", (), (), 1, 0, 0, node="batch_norm"))
+    assert fall_back(work, engine).elsewhere == 0
+    assert fall_back(work, engine, "AI Hub Models v0.65.0 qnn_dlc qairt=2.50").elsewhere == 0
+    assert fall_back(work, engine, "AI Hub Models v0.65.0 tflite qairt=2.50").elsewhere == 1

@@ -14,12 +14,12 @@ from tests.models.onnx_files import Builder
 PLATFORMS = {
     "nvdla-v1": "jetson-agx-xavier",
     "nvdla-v2": "jetson-agx-orin-64gb",
-    "hexagon-htp-v68": "qcs6490",
+    "hexagon-htp-v68-integer": "qcs6490",
     "hexagon-htp-v73": "qcs8550",
     "hexagon-v66-hta": "qrb5165",
     "rknn-rk3588": "rk3588",
 }
-HTP = frozenset({"hexagon-htp-v68", "hexagon-htp-v73"})
+HTP = frozenset({"hexagon-htp-v68-integer", "hexagon-htp-v73"})
 DLA, RKNN, HTA = frozenset({"nvdla-v1", "nvdla-v2"}), frozenset({"rknn-rk3588"}), frozenset({"hexagon-v66-hta"})
 
 
@@ -124,8 +124,8 @@ VIOLATIONS = (
     Violation("quotient", "divide", DLA | HTA | RKNN, divided),
     Violation("hard-swish", "hard_swish", DLA, unary("HardSwish")),
     Violation("hard-sigmoid", "hard_sigmoid", DLA, unary("HardSigmoid")),
-    Violation("elu", "elu", DLA | HTA | HTP, unary("Elu")),
-    Violation("softplus", "softplus", DLA | HTA | HTP | RKNN, unary("Softplus")),
+    Violation("elu", "elu", DLA | HTA, unary("Elu")),
+    Violation("softplus", "softplus", DLA | HTA | RKNN, unary("Softplus")),
     Violation("product-of-activations", "matmul", DLA | HTA, lambda b, x: b.op("MatMul", x, b.op("Relu", x))),
     Violation("power", "pow", DLA, lambda b, x: b.op("Pow", x, b.constant(np.float32(2)))),
     Violation("bounded-by-128", "clip", DLA, lambda b, x: b.op("Clip", x, *map(b.constant, np.float32([0, 128])))),

@@ -150,7 +150,8 @@ class Probe:
         output = build(graph, self.attrs)
         model = graph.model(output)
         if self.dtype == "int8":
-            names = [*graph.values, *(name for node in model.graph.node for name in node.output)]
+            whole = {one.name for one in model.graph.value_info if one.type.tensor_type.elem_type != 1}
+            names = [*graph.values, *(name for node in model.graph.node for name in node.output if name not in whole)]
             try:
                 model = quantised(model, dict.fromkeys(names, STEP), unsigned)
             except CompileError:
@@ -326,6 +327,39 @@ def _gather(graph: _Graph, attrs: Mapping[str, float]) -> str:
     return graph.node("Gather", graph.image(), graph.constant(np.asarray([1, 0, 3], np.int64)), axis=1)
 
 
+def _compared(op: str) -> Build:
+    """Return a comparison and the choice that depends on it, since a network's results are no truth values."""
+
+    def build(graph: _Graph, attrs: Mapping[str, float]) -> str:
+        one, other = graph.image(), graph.image()
+        return graph.node("Where", graph.node(op, one, other), one, other)
+
+    return build
+
+
+def _logical(op: str) -> Build:
+    def build(graph: _Graph, attrs: Mapping[str, float]) -> str:
+        one, other = graph.image(), graph.image()
+        truths = [graph.node("Less", one, other), graph.node("Greater", one, other)][: 1 if op == "Not" else 2]
+        return graph.node("Where", graph.node(op, *truths), one, other)
+
+    return build
+
+
+def _grid_sample(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    return graph.node("GridSample", graph.image(), graph.image(1, 8, 8, 2), mode="bilinear")
+
+
+def _conv3d(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    return graph.node("Conv", graph.image(1, CHANNELS, 4, SIZE, SIZE), graph.weights(CHANNELS, CHANNELS, 3, 3, 3))
+
+
+def _topk(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    values = graph.node("TopK", graph.image(1, 256), graph.constant(np.asarray([16], np.int64)), axis=1)
+    graph.nodes[-1].output.append("places")
+    return values
+
+
 def _scatter(graph: _Graph, attrs: Mapping[str, float]) -> str:
     indices = graph.constant(np.asarray([[[0, 0, 1]]], np.int64).reshape(1, 3))
     return graph.node("ScatterND", graph.image(), indices, graph.image(1, SIZE))
@@ -334,16 +368,24 @@ def _scatter(graph: _Graph, attrs: Mapping[str, float]) -> str:
 _UNARY = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "hard_sigmoid": "HardSigmoid", "hard_swish": "HardSwish",
     "elu": "Elu", "exp": "Exp", "erf": "Erf", "sqrt": "Sqrt", "abs": "Abs", "softplus": "Softplus", "log": "Log",
-    "sin": "Sin", "cos": "Cos",
+    "sin": "Sin", "cos": "Cos", "neg": "Neg", "floor": "Floor", "ceil": "Ceil", "round": "Round", "sign": "Sign",
+    "reciprocal": "Reciprocal",
 }  # fmt: skip
 _BINARY = {
     "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "maximum": "Max", "minimum": "Min",
 }  # fmt: skip
+_COMPARED = {
+    "equal": "Equal", "greater": "Greater", "less": "Less", "greater_equal": "GreaterOrEqual",
+    "less_equal": "LessOrEqual", "where": "Less",
+}  # fmt: skip
+_LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_not": "Not"}
 _REDUCTIONS = {"reduce_max": "ReduceMax", "reduce_mean": "ReduceMean", "reduce_sum": "ReduceSum"}
 _BUILDERS: dict[str, Build] = {
     **{kind: _unary(op) for kind, op in _UNARY.items()},
     **{kind: _binary(op) for kind, op in _BINARY.items()},
     **{kind: _reduce(op) for kind, op in _REDUCTIONS.items()},
+    **{kind: _compared(op) for kind, op in _COMPARED.items()},
+    **{kind: _logical(op) for kind, op in _LOGICAL.items()},
     "conv2d": _conv,
     "conv2d_transpose": _transposed,
     "dense": lambda graph, attrs: graph.node("Gemm", graph.image(1, 64), graph.weights(32, 64), transB=1),
@@ -366,6 +408,16 @@ _BUILDERS: dict[str, Build] = {
     "transpose": lambda graph, attrs: graph.node("Transpose", graph.image(), perm=[0, 2, 3, 1]),
     "gather": _gather,
     "scatter": _scatter,
+    "scatter_nd": _scatter,
+    "grid_sample": _grid_sample,
+    "other_conv": _conv3d,
+    "topk": _topk,
+    "cast": lambda graph, attrs: graph.node("Cast", graph.node("Cast", graph.image(), to=6), to=1),
+    "argmax": lambda graph, attrs: graph.node("Cast", graph.node("ArgMax", graph.image(), axis=1), to=1),
+    "power": lambda graph, attrs: graph.node("Pow", graph.image(), graph.constant(np.float32(3))),
+    "instance_norm": lambda graph, attrs: graph.node(
+        "InstanceNormalization", graph.image(), graph.weights(CHANNELS), graph.weights(CHANNELS)
+    ),
 }
 
 _SHAPES: dict[str, tuple[Mapping[str, float], ...]] = {

@@ -20,7 +20,7 @@ from socsched.descriptor.platform import Engine
 
 ANSWERS = Path(__file__).parents[2] / "data" / "vendor_answers"
 CHIPS = {"rk3588": "npu0", "qcs8550": "npu", "sa8295p": "npu", "qcs6490": "npu"}
-KNOWN = {("qcs6490", "reshape", "fp16"), ("qcs6490", "transpose", "fp16")}
+KNOWN = {("qcs6490", kind, "fp16") for kind in ("reshape", "transpose", "reciprocal", "cast")}
 """Contradictions that stay: moving fp16 data needs no arithmetic in fp16, which the chip lacks."""
 
 

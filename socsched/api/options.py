@@ -209,8 +209,9 @@ class SimulateOptions:
         help="YAML file with sensor faults, slow, stalled or dead engines, overruns, foreign traffic.",
     )  # fmt: skip
     governor: str = option(
-        "--governor", kind=("static", "ccedf"), default="static", shown=True,
-        help="Clock governor for engines with one lane: none, or cycle-conserving EDF up to the planned clock.",
+        "--governor", kind=("static", "ccedf", "load"), default="static", shown=True,
+        help="Clock governor: none, cycle-conserving EDF up to the planned clock, or load, which follows the busy "
+        "share of time as an engine's `governor` states.",
     )  # fmt: skip
 
 

@@ -143,9 +143,9 @@ def simulate(
     """Simulate a plan (or its plan.json), or a task set, for `duration` (text such as "10 s", or ns).
 
     Options of a plan: `policy` replaces the planned one on every engine: a name, a `Policy`, or a function ``key(job,
-    now_ns)``; `seed`; `faults`: a file or `Faults`; `governor` static | ccedf; `record` False keeps no trace and needs
-    constant memory (None: keeps no trace of a long simulation).  Options of a task set: `api.tasksets`.  Without a
-    duration a plan is simulated for 60 s, a task set for its horizon or until it repeats.
+    now_ns)``; `seed`; `faults`: a file or `Faults`; `governor` static | ccedf | load; `record` False keeps no trace and
+    needs constant memory (None: keeps no trace of a long simulation).  Options of a task set: `api.tasksets`.
+    Without a duration a plan is simulated for 60 s, a task set for its horizon or until it repeats.
 
     Raises UsageError for a plan without tasks, or a policy, governor or duration that cannot be simulated.
     """

@@ -280,6 +280,17 @@ class OperatingPoints(Entry):
 
 
 @dataclass(frozen=True, slots=True)
+class LoadGovernor(Entry):
+    """How the clock follows the load unless it is pinned: the slowest point that keeps the busy share of time.
+
+    Then the latency of a periodic job is about that share of its period, whatever the work (`--governor load`).
+    """
+
+    load: Annotated[ShareFigure, doc("busy share of time that the governor keeps")]
+    period_ns: Annotated[DurationFigure, doc("time between two looks at the load", "period")]
+
+
+@dataclass(frozen=True, slots=True)
 class Coherency(Entry):
     """How the engine sees the CPUs' caches.
 
@@ -442,6 +453,7 @@ class Engine(Entry):
         None
     )
     points: Annotated[OperatingPoints | None, doc("clocks it can be set to, slowest first", "operating_points")] = None
+    governor: Annotated[LoadGovernor | None, doc("how its clock follows the load; absent: not known")] = None
     conversion: Annotated[BandwidthFigure | None, doc("bytes read plus written per second when converting")] = None
     coherency: Annotated[Coherency, OR_NULL, doc("coherency with the CPUs' caches; absent: fully coherent")] = (
         Coherency("full")

@@ -152,6 +152,7 @@ _ENGINE: dict[str, _Range] = {
     "lanes": (1, MOST_LANES), "switch_ns": _TIME, "bandwidth": _RATE, "idle_mw": _POWER, "dynamic_mw": _POWER,
     "migration_ns": _TIME, "reshape_ns": _TIME, "reset_ns": _TIME, "in_flight": (0, MOST_IN_FLIGHT),
     "quantum_ns": _TIME, "memory_bytes": _BYTES, "swap_bandwidth": _RATE, "linger_ns": _TIME,
+    "look_ns": _TIME, "busy_ppm": (0, 10**6),
 }  # fmt: skip
 _LEVEL: dict[str, _Range] = {"clock_hz": (1, MOST_HZ), "dynamic_mw": _POWER}
 _SENSOR: dict[str, _Range] = {

@@ -395,7 +395,8 @@ class PlannedEngine:
     `idle_mw` always, `dynamic_mw` with all lanes busy (proportional to busy lanes).  `capacities`: speed of each lane,
     1024 for the speed costs refer to; empty: all equal.  `memory_bytes`: room for weights, fetched at `swap_bandwidth`
     (bytes/s) when absent; 0: no limit.  `levels`: operating points, slowest first, the last being the one costs refer
-    to; `governor`: static | ccedf.  `linger_ns`: time the engine stays with a process after use, unless its
+    to; `governor`: static | ccedf | load, which looks every `look_ns` and keeps it busy for `busy_ppm` (1e-6) of the
+    time.  `linger_ns`: time the engine stays with a process after use, unless its
     `quantum_ns` ends earlier; 0: none.
     """
 
@@ -419,6 +420,8 @@ class PlannedEngine:
     levels: tuple[Level, ...] = ()
     governor: Line = "static"
     linger_ns: Ns = 0
+    look_ns: Ns = 0
+    busy_ppm: Amount = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class Observed:
 NOTHING = Observed()
 
 
-GOVERNORS = ("static", "ccedf")
+GOVERNORS = ("static", "ccedf", "load")
 
 
 def levels(engine: Engine, state: EngineMode) -> tuple[Level, ...]:
@@ -52,21 +52,23 @@ def levels(engine: Engine, state: EngineMode) -> tuple[Level, ...]:
     return (*kept, Level(state.clock_hz, top)) if kept else ()
 
 
-def governable(engine: PlannedEngine) -> bool:
-    """Return whether a governor can serve an engine: it has a choice of clocks."""
-    return len(engine.levels) > 1
+def governable(engine: PlannedEngine, governor: str) -> bool:
+    """Return whether a governor can serve an engine: it has a choice of clocks, and states how it follows the load."""
+    return len(engine.levels) > 1 and (governor != "load" or engine.look_ns > 0)
 
 
 def apply_governor(plan: Plan, governor: str) -> Plan:
     """Return the plan with a governor on every engine it can serve; UsageError if there is none."""
     if governor not in GOVERNORS:
         raise UsageError(f"unknown governor {governor!r}", f"one of {', '.join(GOVERNORS)}")
-    if governor != "static" and not any(map(governable, plan.engines)):
+    served = [engine.id for engine in plan.engines if governable(engine, governor)]
+    if governor != "static" and not served:
+        fields = "operating_points and governor" if governor == "load" else "operating_points"
         raise UsageError(
             f"governor {governor}: no engine of the plan has operating points to choose from",
-            "give engines of the platform operating_points, and plan again",
+            f"give engines of the platform {fields}, and plan again",
         )
-    engines = (replace(e, governor=governor) if governable(e) else e for e in plan.engines)
+    engines = (replace(e, governor=governor) if e.id in served else e for e in plan.engines)
     return replace(plan, engines=tuple(engines))
 
 
@@ -315,6 +317,8 @@ def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:
         memory_bytes=_rounded(weights.size if weights else None),
         swap_bandwidth=_rounded(weights.swap if weights else None),
         levels=levels(engine, state),
+        look_ns=_rounded(engine.governor.period_ns if engine.governor else None),
+        busy_ppm=round(1e6 * engine.governor.load.value) if engine.governor else 0,
     )
 
 

@@ -40,7 +40,7 @@ FIELDS: Mapping[type, Mapping[str, str]] = {
         MODELLED: "lanes preemption in_flight switch_ns bandwidth migration_ns reshape_ns reset_ns capacities"
         " memory_bytes swap_bandwidth",
         CHECKED: "policy governor linger_ns",
-        NO_EFFECT: "id kind idle_mw dynamic_mw quantum_ns levels",
+        NO_EFFECT: "id kind idle_mw dynamic_mw quantum_ns levels look_ns busy_ppm",
     },
     PlannedSensor: {MODELLED: "period_ns offset_ns jitter_ns", CHECKED: "gap_ns", NO_EFFECT: "name bytes_per_frame"},
     Task: {

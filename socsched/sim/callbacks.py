@@ -14,7 +14,7 @@ from socsched.faults.checks import check_faults
 from socsched.faults.model import SIMULATION, Faults, Slowdown
 from socsched.limits import STRETCHED_NS
 from socsched.planning.plan import Plan
-from socsched.sim.control import Board, CustomControllers
+from socsched.sim.control import Board, ClockFollower, CustomControllers
 from socsched.sim.lower import FAR, Lowered
 from socsched.sim.policies import ReadyJob
 from socsched.trace.columns import FAULT_OVER, FAULT_SLOW, FAULT_STALL, THROTTLE, THROTTLE_OVER
@@ -140,7 +140,8 @@ class Callbacks:
         self.board = Board(self.plan, rule, self.tables) if rule else None
         self.controllers = CustomControllers(lowered)
         self._next_sample = rule.period_ns if rule else FAR
-        self.tables["numbers"]["first_control"] = min(self._next_sample, self.controllers.next_ns)
+        self.follower = ClockFollower(self.plan, self.tables)
+        self.tables["numbers"]["first_control"] = self._next_control
 
     # -- callbacks
 
@@ -298,9 +299,15 @@ class Callbacks:
         if self.board is not None and self._next_sample <= now:
             self._next_sample, stepped = self.board.sample(now, counters["busy_time"], traffic)
             changed.update(stepped)
+        if self.follower.next_ns <= now:
+            changed |= self.follower.sample(now, counters["busy_time"])
         if self.controllers.next_ns <= now:
             changed |= self.controllers.sample(now, counters)
-        return min(self._next_sample, self.controllers.next_ns), sorted(changed)
+        return self._next_control, sorted(changed)
+
+    @property
+    def _next_control(self) -> int:
+        return min(self._next_sample, self.follower.next_ns, self.controllers.next_ns)
 
     def list_marks(self) -> list[Mark]:
         """Return every instant that faults and the board add to the trace."""

@@ -18,6 +18,8 @@ from socsched.sim.policies.controllers import Controller, View
 from socsched.trace.columns import THROTTLE, THROTTLE_OVER
 
 Mark = tuple[int, int, int, int]
+LEAST_LOOK_NS = 100_000
+"""Least time between two looks at a load."""
 
 
 class Board:
@@ -93,6 +95,49 @@ class Board:
 
     def _lowest(self, engine: int) -> int:
         return self.levels - max(len(self.plan.engines[engine].levels), 1)
+
+
+class ClockFollower:
+    """Sets clocks by the load: of an engine's points the slowest at which it is busy for its share of the time.
+
+    Load is busy time by clock over a period, as devfreq governors count it; the clock starts at the lowest point.
+    Looks are `LEAST_LOOK_NS` apart at least, so that a file cannot make a simulation endless.
+    """
+
+    def __init__(self, plan: Plan, tables: dict[str, Any]) -> None:
+        self.plan, self.tables = plan, tables
+        self.levels: int = tables["numbers"]["levels"]
+        self._engines = [i for i, engine in enumerate(plan.engines) if engine.governor == "load"]
+        self._look = {index: max(plan.engines[index].look_ns, LEAST_LOOK_NS) for index in self._engines}
+        self._due = dict(self._look)
+        self._busy = [0] * (len(plan.engines) * self.levels)
+        for index in self._engines:
+            tables["n_level"][index] = self.levels - len(plan.engines[index].levels)
+
+    @property
+    def next_ns(self) -> int:
+        """Return the next look at a load (ns); FAR if there is none."""
+        return min(self._due.values(), default=FAR)
+
+    def sample(self, now: int, busy_time: Sequence[int]) -> set[int]:
+        """Set the clocks that are due; return the engines whose clock changed."""
+        changed = set()
+        for index in self._engines:
+            if self._due[index] > now:
+                continue
+            engine = self.plan.engines[index]
+            self._due[index] = now + self._look[index]
+            first, last = index * self.levels, (index + 1) * self.levels
+            clocks = self.tables["n_clock"][first:last]
+            work = sum((busy_time[i] - self._busy[i]) * clocks[i - first] for i in range(first, last))
+            self._busy[first:last] = busy_time[first:last]
+            wanted = work * 1_000_000 // (self._look[index] * engine.lanes * max(engine.busy_ppm, 1))
+            lowest, top = self.levels - len(engine.levels), self.tables["n_top"][index]
+            level = next((i for i in range(lowest, top) if clocks[i] >= wanted), top)
+            if level != self.tables["n_level"][index]:
+                self.tables["n_level"][index] = level
+                changed.add(index)
+        return changed
 
 
 # Controllers written in Python: their schedule, their views, and the resulting changes to the kernel's tables.

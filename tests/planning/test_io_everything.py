@@ -59,6 +59,7 @@ def everything() -> Plan:
         replace(
             e, migration_ns=5, reshape_ns=6, reset_ns=7, in_flight=3, quantum_ns=8, capacities=(1000,) * e.lanes,
             memory_bytes=9, swap_bandwidth=10, levels=made.engines[1].levels, governor="ccedf", linger_ns=11,
+            look_ns=12, busy_ppm=13,
         )
         for e in made.engines
     )  # fmt: skip

@@ -90,7 +90,9 @@ class Cost:
 
     `provenance` is the weakest kind among the figures that carry the time; `source` names them; `error` is the relative
     uncertainty of `time_ns`.  `energy_uj` is the dynamic energy of the job (engine and DRAM), idle power excluded.
-    `runtime`: the program that takes this time (`cost.model`), empty where there is no choice of one.
+    `runtime`: the program that takes this time (`cost.model`), empty where there is no choice of one.  `share_ns`: what
+    of it a share of the engine costs over all of it, `beside_ns`: and what others on other shares do, in caches and
+    queues.
     """
 
     stage: str
@@ -106,3 +108,5 @@ class Cost:
     source: str
     error: float
     runtime: str = ""
+    share_ns: int = 0
+    beside_ns: int = 0

@@ -92,8 +92,11 @@ def on_share(cost: Cost, work: StageWork | None, engine: Engine, state: EngineMo
     note = f"{units} of {state.units} {engine.unit}" if units < state.units else ""
     error = cost.error + (TRANSFER_ERROR + (division.beside.error if division.beside else 0.0) if note else 0.0)
     kinds = [cost.provenance, *(["derived"] if note else [])]
+    narrow = sum(_longer(one, longer).time_ns for one in cost.segments)
     return replace(
         cost,
+        share_ns=narrow - cost.time_ns,
+        beside_ns=sum(one.time_ns for one in segments) - narrow,
         share=groups,
         time_ns=sum(one.time_ns for one in segments),
         segments=segments,

@@ -147,6 +147,7 @@ _TASK: dict[str, _Range] = {
     "period_ns": _TIME, "offset_ns": _TIME, "queue": (0, MOST_QUEUE), "cost_ns": _TIME, "bytes": _BYTES,
     "priority": (-MOST_RANK, MOST_RANK), "deadline_ns": _TIME, "width": (0, MOST_LANES), "release_jitter_ns": _TIME,
     "gap_ns": _TIME, "weights_bytes": _BYTES, "budget_ns": _TIME, "server_ns": _TIME, "high_ns": _TIME,
+    "share_ns": _TIME, "beside_ns": _TIME,
 }  # fmt: skip
 _ENGINE: dict[str, _Range] = {
     "lanes": (1, MOST_LANES), "switch_ns": _TIME, "bandwidth": _RATE, "idle_mw": _POWER, "dynamic_mw": _POWER,

@@ -228,6 +228,8 @@ def _stage_task(workload: Workload, cost: Cost, converted: Sequence[str]) -> Tas
         degraded=degraded_segments(stage, cost, workload.model),
         times=times,
         high_ns=high_ns(stage, cost, times),
+        share_ns=cost.share_ns,
+        beside_ns=cost.beside_ns,
         release_jitter_ns=stage.jitter_ns,
         weights_bytes=workload.weights_bytes(cost),
         runtime=cost.runtime,

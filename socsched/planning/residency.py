@@ -29,6 +29,7 @@ from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.planning.cost_cache import CostCache
 from socsched.planning.plan import Plan, Violation
 from socsched.planning.search import SearchRequest, search
+from socsched.planning.task import LOAD
 
 MOST = 12
 """Networks of which every choice is tried."""
@@ -36,8 +37,6 @@ SLOTS = 2
 """Slots of the networks of one source: one is loaded while the other's network runs."""
 COPY = "copy"
 """Kind of the engine that stands for a copy engine, and the ending of its name."""
-LOAD = "load:"
-"""Start of the names of stages that load weights."""
 
 
 @dataclass(frozen=True, slots=True)

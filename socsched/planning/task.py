@@ -96,6 +96,8 @@ class Execution:
     power.  `times`: execution times drawn for each job, None for `cost_ns`.  `provenance`: the weakest kind of figure
     that carries the time, from `source`, with a relative `error`.  `high_ns`: the time of a job alone at the high
     level of criticality, which begins when a job runs for longer than its `cost_ns`; 0: the task has one time.
+    `share_ns` of `cost_ns`: what a share of the engine takes longer than all of it; `beside_ns`: what others on other
+    shares cost in caches and queues.
     """
 
     __slots__ = ()
@@ -109,6 +111,8 @@ class Execution:
     error: Positive
     times: ExecutionTimes | None = None
     high_ns: Ns = 0
+    share_ns: Ns = 0
+    beside_ns: Ns = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,11 +157,14 @@ class Task(Activation, Placement, Execution, Scheduling):
         return max(self.queue, 1) * self.period_ns + max(self.cost_ns - 1, 0)
 
 
+LOAD = "load:"
+"""Start of the names of tasks that load weights (`planning.residency`)."""
+
 FILE_ORDER = (
     "name", "kind", "engine", "lanes", "precision", "runtime", "after", "reads", "timer", "period_ns", "offset_ns",
     "queue", "cost_ns", "wcet_ns", "bytes", "energy_uj", "segments", "priority", "deadline_ns", "jitter_ns",
     "criticality", "provenance", "source", "error", "model", "params", "why", "width", "overflow", "on_late",
     "degraded", "times", "release_jitter_ns", "gap_ns", "weights_bytes", "budget_ns", "server_ns", "closed_by",
-    "process", "high_ns",
+    "process", "high_ns", "share_ns", "beside_ns",
 )  # fmt: skip
 """The fields of a task in the order of plan.json."""

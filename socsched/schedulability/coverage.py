@@ -49,7 +49,7 @@ FIELDS: Mapping[type, Mapping[str, str]] = {
         RECOMPUTED: "wcet_ns jitter_ns",
         CHECKED: "after period_ns gap_ns closed_by queue width cost_ns segments high_ns priority deadline_ns",
         NO_EFFECT: "name kind reads precision process runtime energy_uj provenance source error budget_ns server_ns"
-        " model params why",
+        " model params why share_ns beside_ns",
     },
     Segment: {MODELLED: "time_ns fixed_ns bytes", CHECKED: "engine lanes hold", NO_EFFECT: "name"},
     ExecutionTimes: {MODELLED: "values_ns interpolate"},

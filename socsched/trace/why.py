@@ -22,6 +22,7 @@ from socsched.cost.contention import ContentionModel, contention_model, draw
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.planning.plan import ChainResult, Plan, Task
+from socsched.planning.task import LOAD
 from socsched.trace.chains import Record
 from socsched.trace.columns import (
     ABORTED,
@@ -46,10 +47,13 @@ if TYPE_CHECKING:
 KINDS: Mapping[str, str] = {
     "execution": "runs, as planned",
     "conversion": "converts, as planned",
+    "share": "on a share of the engine, as planned",
+    "beside": "shared cache and queues, as planned",
     "above": "runs, beyond the estimate",
     "waiting": "waits for the engine",
     "blocking": "blocked, no preemption",
     "preemption": "preempted",
+    "queue": "behind launches in flight",
     "bandwidth": "slowed by DRAM contention",
     "throttling": "clock below plan",
     "lanes": "on slower lanes",
@@ -59,6 +63,7 @@ KINDS: Mapping[str, str] = {
     "held": "engine free, not granted",
     "release": "input released late",
     "join": "waits for other input",
+    "copy": "weights are loaded",
     "sampling": "waits to be sampled",
     "lost": "lost; newer frame used",
 }
@@ -67,8 +72,8 @@ KINDS: Mapping[str, str] = {
 Only `above` may be negative: for a job that took less than the estimate.  `held`: the engine was available, but policy,
 reservation, another process or (in a run) the executor did not grant it.
 """
-PLANNED = ("execution", "conversion")
-OCCUPIED = ("waiting", "blocking", "preemption")
+PLANNED = ("execution", "conversion", "share", "beside")
+OCCUPIED = ("waiting", "blocking", "preemption", "queue")
 """Kinds in which the job named in `by` held the engine at that time."""
 
 
@@ -340,6 +345,12 @@ class Places:
         """Return whether a running job can be preempted at any instant."""
         chosen = self.engines.get(engine)
         return chosen is not None and chosen.preemption in ("full", "restart") and not chosen.policy.startswith("np-")
+
+    def blocking(self, engine: str) -> str:
+        """Return the kind of a wait for less urgent work: for what runs, or for what was launched ahead with it."""
+        chosen = self.engines.get(engine)
+        ahead = chosen is not None and chosen.preemption == "segment" and chosen.in_flight > 1
+        return "queue" if ahead else "blocking"
 
     def after(self, engine: str, other: int, job: int) -> bool | None:
         """Return whether `job` is served after `other` on an engine; None if the order changes with time."""
@@ -667,11 +678,11 @@ class Waits:
     def _holder(
         self, job: int, engine: str, here: list[Piece], lanes: int, width: int, claims: bool
     ) -> tuple[str, Piece]:
-        """Return "blocking" or "waiting" for a job, and the slice that it waits for."""
+        """Return "blocking", "queue" or "waiting" for a job, and the slice that it waits for."""
         places = self.places
         later = [p for p in here if places.after(engine, p.job, job)] if claims else []
         if len(later) == len(here):
-            kind = "waiting" if places.preemptive(engine) else "blocking"
+            kind = "waiting" if places.preemptive(engine) else places.blocking(engine)
             return kind, _binding(here, lanes, width)
         return "waiting", _binding([p for p in here if p not in later], lanes, width)
 
@@ -926,9 +937,8 @@ class Why:
         if carrier.sampled:
             yield self._part(carrier, "sampling", begin, until)
         elif len(task.after) > 1:
-            yield self._part(
-                carrier, "join", begin, until, *self._partner(task, source, number if lost < 0 else expected)
-            )
+            partner = self._partner(task, source, number if lost < 0 else expected)
+            yield self._part(carrier, "copy" if partner[0].startswith(LOAD) else "join", begin, until, *partner)
         else:
             yield self._part(carrier, "release", begin, until, source if source != task.name else "", -1)
         if lost >= 0:
@@ -1025,8 +1035,13 @@ class Why:
         if self.record.columns.jobs.status[carrier.row] != DONE:
             planned = min(planned, work)
         kind = "conversion" if carrier.task.kind == "conversion" else "execution"
-        part = Part(carrier.task.name, kind, carrier.task.engine, "", -1, planned, *window)
+        share, beside = (
+            planned * part // max(carrier.task.cost_ns, 1) for part in (carrier.task.share_ns, carrier.task.beside_ns)
+        )
+        part = Part(carrier.task.name, kind, carrier.task.engine, "", -1, planned - share - beside, *window)
         yield part
+        yield replace(part, kind="share", ns=share)
+        yield replace(part, kind="beside", ns=beside)
         yield replace(part, kind="above", ns=work - planned)
 
     def _part(

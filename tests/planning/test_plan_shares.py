@@ -12,6 +12,7 @@ from socsched.descriptor.catalog import get_platform
 from socsched.errors import UsageError
 from socsched.planning import shares
 from socsched.planning.plan import Plan
+from socsched.trace.why import Why
 
 HERE = ("perception-stack", "jetson-agx-orin-64gb", "MAXN")
 PINNED = {"pins": ("camera-detect=gpu",), "explain": False}
@@ -65,3 +66,16 @@ def test_instances_come_in_the_sizes_that_are_declared() -> None:
     division = get_platform("jetson-agx-orin-64gb").engine("gpu").division
     assert division is not None
     assert division.counts(16) == (1, 2, 3) and replace(division, group=2, sizes=(1, 3, 7)).counts(16) == (1, 3, 7)
+
+
+def test_why_names_what_a_share_costs_and_what_is_shared(shared: Plan) -> None:
+    """Of a stage's planned time, the parts of its share and of cache and queues; all parts add up to the response."""
+    trace = simulate(shared, "1s").trace
+    assert trace is not None
+    found = Why(trace, shared).explain("camera-detection", 3)
+    parts = {(part.task, part.kind): part.ns for part in found.parts}
+    task = next(task for task in shared.tasks if task.name == "camera-detect")
+    kinds = ("execution", "share", "beside")
+    assert sum(parts[task.name, kind] for kind in kinds) == task.cost_ns
+    assert parts[task.name, "share"] == task.share_ns > 0 and parts[task.name, "beside"] == task.beside_ns > 0
+    assert sum(part.ns for part in found.parts) == found.response_ns

@@ -17,8 +17,10 @@ from socsched.descriptor.pipeline import Chain, Pipeline
 from socsched.descriptor.platform import Figure, Platform, WeightsMemory
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan
-from socsched.planning.residency import COPY, LOAD, Held, choices, chosen
+from socsched.planning.residency import COPY, Held, choices, chosen
+from socsched.planning.task import LOAD
 from socsched.trace.trace import Trace
+from socsched.trace.why import Why
 
 
 def limited(limit: int, rate: float = 5e9) -> Platform:
@@ -144,3 +146,13 @@ def test_the_choice_fits_and_loads_no_more_than_any_other(rows: Sequence[tuple[i
     names: Mapping[str, int] = {one.stage: one.weights for one in held}
     here = [one.stage for one in best.stay] + [one.stage for slot in best.slots for one in slot]
     assert sorted(here) == sorted(names) and all(len({one.source for one in slot}) == 1 for slot in best.slots)
+
+
+def test_why_names_loads() -> None:
+    """The last of three networks in one slot waits for its weights."""
+    made = planned(3, WEIGHTS + ROOM)
+    trace = simulate(made, "1s").trace
+    assert trace is not None
+    found = Why(trace, made).explain("chain2", 2)
+    (part,) = [part for part in found.parts if part.task == "detect2" and part.kind == "copy"]
+    assert part.by == f"{LOAD}detect2" and part.ns > 0 and sum(one.ns for one in found.parts) == found.response_ns

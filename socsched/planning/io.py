@@ -22,6 +22,8 @@ from socsched.planning.task import FILE_ORDER
 
 _PARTS = ("power", "bandwidth", "solver", "contention", "provenance", "uncertainty", "memory")
 """Parts of which nothing is written when nothing is known."""
+_SELDOM = frozenset(("share_ns", "beside_ns", "look_ns", "busy_ppm"))
+"""Fields of tasks and engines that are written only where set: most plans know neither shares nor governors."""
 _HINT = "write it again with `socsched plan PIPELINE -p PLATFORM -o plan.json`"
 
 
@@ -69,16 +71,22 @@ def _report(report: SearchReport) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Task):
-        return {name: _plain(getattr(value, name)) for name in FILE_ORDER}
+        return {name: _plain(getattr(value, name)) for name in FILE_ORDER if _written(value, name)}
     if isinstance(value, SearchReport):
         return _report(value)
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in fields(value) if _written(value, field.name)
+        }
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value
+
+
+def _written(value: Any, name: str) -> bool:
+    return name not in _SELDOM or bool(getattr(value, name))
 
 
 def save(plan: Plan, file: str | Path) -> None:

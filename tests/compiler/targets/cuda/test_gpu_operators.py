@@ -17,7 +17,7 @@ from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.passes.relax_form import bind_weights, import_network
 from socsched.compiler.targets.cuda import kernels, rules
 from socsched.compiler.targets.cuda.attention import completed
-from socsched.compiler.targets.cuda.fuse import fuse, with_numbers
+from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.kernels import Window
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import device_source
@@ -32,6 +32,7 @@ from socsched.compiler.targets.cuda.sequence_kernels import (
     softmax,
     tile_of,
 )
+from socsched.compiler.targets.llvm.fuse import with_numbers
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network

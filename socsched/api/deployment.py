@@ -95,8 +95,8 @@ def _shippable(plan: Plan, pipeline: Pipeline, platform: Platform, note: Note) -
     MachineError where the new one misses what the given one meets.
     """
     from socsched.api.loading import load_pipeline, pipeline_of
-    from socsched.api.options import PlanOptions
-    from socsched.api.planning import plan_with
+    from socsched.api.planning import options_of, plan_with
+    from socsched.api.stamp import options_in
     from socsched.executor.vendor_stages import lacks_runtime
 
     lacking = {task.name: why for task in plan.tasks if (why := lacks_runtime(task, pipeline, platform))}
@@ -109,8 +109,9 @@ def _shippable(plan: Plan, pipeline: Pipeline, platform: Platform, note: Note) -
     )
     for name, why in lacking.items():
         note(f"{name}: {why}")
-    origin = load_pipeline(pipeline.file or plan.pipeline)
-    made = plan_with(origin, replace(platform, modes=modes), plan.mode, PlanOptions(policy=plan.policy))
+    origin, options = load_pipeline(pipeline.file or plan.pipeline), {"policy": plan.policy, **options_in(plan)}
+    options["pins"] = tuple(pin for pin in options.get("pins", ()) if pin.rpartition("=")[2] not in lost)
+    made = plan_with(origin, replace(platform, modes=modes), plan.mode, options_of(**options))
     note(f"planned anew without {', '.join(sorted(lost))}: {made.verdict}, was {plan.verdict}")
     before, after = ({chain.name: chain for chain in one.chains} for one in (plan, made))
     for name, chain in after.items():

@@ -23,6 +23,44 @@ _LONGEST = 3000
 """Longest text of options (characters); a longer one is given by its digest."""
 
 
+_LISTS = {
+    "--pin": "pins",
+    "--prefer": "prefers",
+    "--deadline": "deadlines",
+    "--runtime": "runtimes",
+    "--precision": "precisions",
+    "--shape": "shapes",
+    "--dim": "dims",
+    "--shares": "shares",
+}
+_CHOICES = ("objective", "policy", "solver", "planner", "evaluations")
+_FLAGS = {"--robust": ("robust", True), "--no-cuts": ("cuts", False), "--no-refine": ("refine", False)}
+_CAPS = {"--power-cap": ("power_cap", "mW"), "--bandwidth-cap": ("bandwidth_cap", "B/s")}
+
+
+def options_in(plan: Plan) -> dict[str, Any]:
+    """Return the options that a plan was made with as `api.planning.options_of` takes them, but for its profile.
+
+    Options that are there by their digest alone are not known, and none is returned.
+    """
+    found: dict[str, Any] = {}
+    words = iter(shlex.split(str(plan.tool.get("options", ""))))
+    for word in words:
+        if word in _FLAGS:
+            name, found[name] = _FLAGS[word]
+        elif word in _LISTS:
+            found[_LISTS[word]] = (*found.get(_LISTS[word], ()), next(words))
+        elif word == "-O":
+            name, _, value = next(words).partition("=")
+            found.setdefault("settings", {})[name] = value
+        elif word in _CAPS:
+            found[_CAPS[word][0]] = next(words)
+        elif word.startswith("--"):
+            value = next(words)
+            found[word[2:]] = int(value) if word == "--evaluations" else value
+    return found
+
+
 def stamped(plan: Plan, pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions) -> Plan:
     """Return a plan with the digests of its inputs, its options and its requirements, and no path of this machine.
 
@@ -53,32 +91,18 @@ def _profile(options: PlanOptions) -> dict[str, str]:
 def _options(options: PlanOptions) -> Iterator[str]:
     """Yield the options of the command line that decide which plan is made, where they are not the usual ones."""
     usual = type(options)()
-    for name in ("objective", "policy", "solver", "planner", "evaluations"):
+    for name in _CHOICES:
         if getattr(options, name) not in (None, getattr(usual, name)):
             yield from (f"--{name}", str(getattr(options, name)))
     for name, value in sorted(options.settings.items()):
         yield from ("-O", f"{name}={value}")
-    for option, values in (
-        ("--pin", options.pins),
-        ("--prefer", options.prefers),
-        ("--deadline", options.deadlines),
-        ("--runtime", options.runtimes),
-        ("--precision", options.precisions),
-        ("--shape", options.shapes),
-        ("--dim", options.dims),
-        ("--shares", options.shares),
-    ):
-        for value in sorted(values):
+    for option, field in _LISTS.items():
+        for value in sorted(getattr(options, field)):
             yield from (option, value)
-    units: tuple[tuple[str, Any, str], ...] = (
-        ("--power-cap", options.power_cap, "mW"),
-        ("--bandwidth-cap", options.bandwidth_cap, "B/s"),
-    )
-    for option, cap, unit in units:
-        if cap is not None:
+    for option, (field, unit) in _CAPS.items():
+        if (cap := getattr(options, field)) is not None:
             yield from (option, f"{cap}{unit}")
-    flags = (("--robust", options.robust), ("--no-cuts", not options.cuts), ("--no-refine", not options.refine))
-    yield from (option for option, given in flags if given)
+    yield from (option for option, (field, value) in _FLAGS.items() if bool(getattr(options, field)) == value)
 
 
 def _around(plan: Plan, mode: str | None, options: PlanOptions) -> Iterator[Requirement]:

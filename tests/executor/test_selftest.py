@@ -63,7 +63,9 @@ def test_a_lost_tensor_of_weights_fails(name: str, tmp_path: Path) -> None:
     references = write_references(setting, frames, stages, tmp_path)
     here = {**stages[name], "library": str(installed_library()), "options": {"threads": "1"}}
     inputs = {sensor: written.document for sensor, written in given.items()}
-    settings = write_settings(RunSettings(made, horizon, {}, {name: here}, inputs=inputs), tmp_path)
+    settings = write_settings(
+        RunSettings(made, horizon, {name: set(setting.bound[name].values())}, {name: here}, inputs=inputs), tmp_path
+    )
 
     def tested() -> subprocess.CompletedProcess[str]:
         command = [str(executor), str(settings), "--selftest", str(references)]

@@ -122,7 +122,7 @@ def _tensor(entry: Mapping[str, Any], layout: str | None) -> dict[str, Any]:
             return found
         (bits,) = struct.unpack("<I", struct.pack("<f", entry["scale"]))
         return {**found, "dtype": "fp32", "scale_bits": bits}
-    integral = entry["dtype"] in ("int32", "int64", "bool")
+    integral = entry["dtype"] in ("int32", "int64", "bool", "uint8")
     return {
         **found,
         "dtype": entry["dtype"] if integral else "fp32",

@@ -32,7 +32,10 @@ POINTS = "points"
 LARGEST = 1 << 30
 """Limit on the bytes of a file's arrays, and on three times an image's pixels: larger files are damaged or hostile."""
 _ARRAYS = "array", f"expected {ARRAYS}"
-_KINDS = {"fp32": "float32", "fp16": "float16", "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64"}
+_KINDS = {
+    "fp32": "float32", "fp16": "float16", "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64",
+    "bool": "bool",
+}  # fmt: skip
 _HINT = (
     f"expected scans ({', '.join(SCANS)}: rows x, y, z, intensity), images ({', '.join(IMAGES)}), "
     f"{ARRAYS} or {MCAP} files"

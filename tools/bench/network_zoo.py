@@ -468,7 +468,7 @@ class Best(nn.Module):
         values, places = scores.amax(1).topk(50)
         kept = boxes.gather(2, places[:, None].expand(1, 4, 50))
         kinds = scores.argmax(1).gather(1, places)
-        canvas = torch.zeros(1, scores.shape[2]).scatter_reduce(1, places, values, "amax")
+        canvas = torch.zeros(1, 1600).scatter_add(1, places, values)
         return kept.transpose(1, 2), values, torch.where(values > 0.3, kinds, -1), canvas
 
 

@@ -595,7 +595,9 @@ def row(path: Path) -> dict[str, str]:
         model, network = network_of(pipeline.stages[0])
         line["read"] = f"{len(model.inputs)}>{len(network.layers)}>{len(model.outputs)}"
         for name in ("jetson-agx-orin-64gb", "qcs8550", "rk3588", "host"):
-            plan = plan_with(pipeline, name, None, PlanOptions(evaluations=96, explain=False, refine=False))
+            plan = plan_with(pipeline, name, None, PlanOptions(cuts=False, explain=False, refine=False))
+            if not plan.tasks:
+                plan = plan_with(pipeline, name, None, PlanOptions(evaluations=96, explain=False, refine=False))
             places = sorted({f"{task.engine} {task.precision}" for task in plan.tasks if task.model})
             line[name] = f"{plan.verdict}: {', '.join(places)}"
         checked = verify(path)

@@ -209,9 +209,12 @@ def _dense(images: Images, group: Group) -> Emitter | None:
     first = graph.operations[group.output].weight_first if group.output in graph.operations else False
     if len(group.inputs) != 1 or first or min((*given, *made), default=0) < 1 or len(given) != len(made):
         return None
+    size = images.weights[group.weights["weight"]].shape
+    if prod(size) != prod(size[-2:]):  # a matrix for each of the batch
+        return None
 
     def emit(group: Group) -> None:
-        weight = images.weights[group.weights["weight"]]
+        weight = images.weights[group.weights["weight"]].reshape(size[-2:])
         weight = weight if "untransposed" in group.options else weight.T
         rows, (inputs, columns) = prod(given[:-1]), weight.shape
         lanes = _lanes(images, columns)

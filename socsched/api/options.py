@@ -333,3 +333,5 @@ class ProfileOptions:
     )  # fmt: skip
     weights: Path | None = option("--weights", kind="path", envvar="SOCSCHED_WEIGHTS", help=".npz file with weights.")
     seed: int = shared(SimulateOptions, "seed")
+    shapes: tuple[str, ...] = shared(PlanOptions, "shapes")
+    dims: tuple[str, ...] = shared(PlanOptions, "dims")

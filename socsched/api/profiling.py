@@ -112,13 +112,15 @@ def profile(
     from socsched.api.options import PlanOptions
     from socsched.api.planning import plan_with
     from socsched.executor.run_native import Inputs, alone
+    from socsched.models.sizes import sized
     from socsched.runtime.profile import measure
 
     how = ProfileOptions(**fields) if options is None else options
+    chosen = sized(load_pipeline(pipeline), how.shapes, how.dims)
     if how.vendor_model:
-        return expect(pipeline, platform, weights=how.weights, note=note)
+        return expect(chosen, platform, weights=how.weights, note=note)
     scans = list_inputs(how.inputs) if isinstance(how.inputs, Path) else how.inputs
-    chosen, board = load_pipeline(pipeline), load_platform(platform)
+    board = load_platform(platform)
     plan = _spread(plan_with(chosen, board, options=PlanOptions(refine=False, explain=False)), chosen)
     run = alone(chosen, Inputs(scans, how.weights, seed=how.seed))
     times = measure(plan, chosen, run, repeat=how.repeat, interval=how.until, note=note)

@@ -32,6 +32,8 @@ _LEAST_FRAMES, _MOST_FRAMES, _SECONDS = 5, 50, 3.0
 """Runs that are timed: as many as fit this time, within bounds."""
 
 Arrays = Mapping[str, Any]
+Sizes = tuple[tuple[str, ...], tuple[str, ...]]
+"""Shapes and dimensions as asked for (`models.sizes`)."""
 Note = Callable[[str], None]
 
 
@@ -93,6 +95,8 @@ def verify(
     inputs: Path | None = None,
     precision: str = "auto",
     runtimes: Sequence[str] = (),
+    shapes: Sequence[str] = (),
+    dims: Sequence[str] = (),
     note: Note = lambda _: None,
 ) -> Verified:
     """Compare the outputs of an ONNX file, planned and run on this machine or in a bundle, with ONNX Runtime's.
@@ -100,30 +104,35 @@ def verify(
     `place`: "host", or the folder of a bundle for a machine like this one.  `inputs`: an .npz with an array for each
     input, of which the first frame is taken; without it seeded inputs in the range that the first layers expect.  Where
     outputs differ by more than the precision allows, inner values are compared in order.  `runtimes`: as of a plan, by
-    default socsched's own kernels.  Raises InputError for an
-    unusable file, UsageError for a network that has no engine here or is not in the bundle, MachineError without ONNX
-    Runtime or a C++ compiler.
+    default socsched's own kernels; `shapes` and `dims` as of a plan: inputs may stay below a bound, and outputs are cut
+    to ONNX Runtime's sizes.  Raises InputError for an unusable file, UsageError for a network that has no engine here
+    or is not in the bundle, MachineError without ONNX Runtime or a C++ compiler.
     """
-    from socsched.descriptor.pipeline_file import onnx_pipeline
-
-    path = Path(network)
+    path, sizes = Path(network), (tuple(shapes), tuple(dims))
     _require_reference()
-    pipeline = onnx_pipeline(path, _PERIOD_MS)
+    pipeline = _pipeline(path, sizes)
     with TemporaryDirectory(prefix="socsched-verify-") as scratch:
         folder = Path(scratch)
         feed = _feed(pipeline.stages[0], inputs, folder)
-        wanted = _Reference(path).outputs(feed)
-        own = _Own(precision, tuple(runtimes), folder)
+        wanted = _Reference(path, sizes, filled=str(place) != HOST).outputs(feed)
+        own = _Own(precision, tuple(runtimes), folder, sizes)
         if str(place) == HOST:
             found = own.verified(path, pipeline, feed, wanted)
         else:
-            found = _in_bundle(path, Path(place), pipeline.stages[0], feed, wanted, folder)
+            found = _in_bundle(path, Path(place), pipeline.stages[0], feed, wanted, own)
             own = replace(own, precision=found.precision)
         if found.equal:
             return found
         note("the outputs differ: comparing inner values")
-        first, checked = _first_difference(path, feed, own, note)
+        first, checked = _first_difference(path, pipeline.stages[0], feed, own, note)
         return replace(found, first=first, checked=checked)
+
+
+def _pipeline(file: Path, sizes: Sizes) -> Pipeline:
+    from socsched.descriptor.pipeline_file import onnx_pipeline
+    from socsched.models.sizes import sized
+
+    return sized(onnx_pipeline(file, _PERIOD_MS), *sizes)
 
 
 def _require_reference() -> None:
@@ -152,8 +161,8 @@ def _feed(stage: Stage, inputs: Path | None, folder: Path) -> Path:
     return inputs
 
 
-def arrays_of(stage: Stage, feed: Path) -> dict[str, Any]:
-    """Return the first frame of a file of arrays for the inputs of a stage, by port."""
+def arrays_of(stage: Stage, feed: Path, filled: bool = True) -> dict[str, Any]:
+    """Return the first frame of a file of arrays for the inputs of a stage, by port, `filled` up to their bounds."""
     from socsched.descriptor.pipeline import Sensor
     from socsched.models.registry import get_model
     from socsched.runtime.input_files import of_files
@@ -161,17 +170,19 @@ def arrays_of(stage: Stage, feed: Path) -> dict[str, Any]:
 
     model = get_model(stage.model or "", stage.params)
     ports = {port.name: port.type for port in model.inputs}
-    files = of_files([feed], ports, Nothing(), Sensor("frames", "frames", 10**8))
+    least = {port.name: port.least for port in model.inputs if port.least}
+    files = of_files([feed], ports, Nothing(), Sensor("frames", "frames", 10**8), least=least)
     if files is None:
         raise InputError(f"{feed}: no array has the name of an input", f"inputs: {', '.join(ports)}")
+    files.filled = filled
     return dict(files.frame(0).outputs)
 
 
 class _Reference:
     """ONNX Runtime on this machine's processor."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, file: Path, sizes: Sizes, filled: bool = False) -> None:
+        self.file, self.sizes, self.filled = file, sizes, filled
 
     def session(self, exact: bool, threads: int = 0) -> Any:
         """Return a session: `exact`, without optimisation, or as users make it."""
@@ -201,9 +212,7 @@ class _Reference:
 
     def arrays(self, feed: Path) -> dict[str, Any]:
         """Return the inputs as ONNX Runtime takes them."""
-        from socsched.descriptor.pipeline_file import onnx_pipeline
-
-        return arrays_of(onnx_pipeline(self.file).stages[0], feed)
+        return arrays_of(_pipeline(self.file, self.sizes).stages[0], feed, self.filled)
 
     def median_ns(self, feed: Path, threads: int, expected_ns: int) -> int:
         """Return the median time of a run."""
@@ -234,6 +243,7 @@ class _Own:
     precision: str
     runtimes: tuple[str, ...]
     folder: Path
+    sizes: Sizes
 
     def plan(self, pipeline: Pipeline) -> Plan:
         """Return the plan of a network on this machine; UsageError with the reasons where it has no engine."""
@@ -288,8 +298,9 @@ class _Own:
         outputs = self.outputs(pipeline, plan, feed)
         task = plan.tasks[0]
         ours = self.median_ns(pipeline, plan, feed)
-        theirs = _Reference(path).median_ns(feed, len(task.lanes), ours)
-        return _verified(path, HOST, task, _compared(outputs, wanted, _tolerance(path, task.precision)), (ours, theirs))
+        theirs = _Reference(path, self.sizes).median_ns(feed, len(task.lanes), ours)
+        compared = _compared(outputs, wanted, _tolerance(pipeline.stages[0], task.precision))
+        return _verified(path, HOST, task, compared, (ours, theirs))
 
 
 def _verified(path: Path, place: str, task: Task, outputs: tuple[Compared, ...], times: tuple[int, int]) -> Verified:
@@ -297,12 +308,12 @@ def _verified(path: Path, place: str, task: Task, outputs: tuple[Compared, ...],
     return Verified(str(path), place, *how, outputs, *times, task.cost_ns)
 
 
-def _tolerance(path: Path, precision: str) -> float:
+def _tolerance(stage: Stage, precision: str) -> float:
     """Return the tolerance of a precision; that of int8 for a network that rounds to bytes at run time."""
     from socsched.executor.references import tolerance_of
     from socsched.models.registry import get_model
 
-    return tolerance_of("int8" if get_model("onnx", {"file": str(path)}).rounds else precision)
+    return tolerance_of("int8" if get_model("onnx", stage.params).rounds else precision)
 
 
 def _compared(found: Arrays, wanted: Arrays, tolerance: float) -> tuple[Compared, ...]:
@@ -333,17 +344,17 @@ def _error(found: Any, wanted: Any) -> float:
     return float(np.abs(ours - theirs)[finite].max()) / (largest or 1.0)
 
 
-def _first_difference(path: Path, feed: Path, own: _Own, note: Note) -> tuple[Compared | None, int]:
+def _first_difference(path: Path, stage: Stage, feed: Path, own: _Own, note: Note) -> tuple[Compared | None, int]:
     """Return the first inner value that differs, None if none does once they all leave, and the number compared.
 
     Both sides compute the same file with more outputs; intervals are narrowed until neighbours are found.
     """
-    from socsched.descriptor.pipeline_file import onnx_pipeline
     from socsched.models.onnx_file import with_outputs
     from socsched.models.onnx_import import kernel_results
+    from socsched.models.registry import get_model
 
-    inner = kernel_results(path)
-    outputs = {item.name for item in inner} & set(_names(path))
+    inner = kernel_results(stage.params)
+    outputs = {item.name for item in inner} & {port.name for port in get_model("onnx", stage.params).outputs}
     equal, differs, found, checked = -1, len(inner), None, set[str]()
     at_once = max(_MOST_OUTPUTS - len(outputs), 1)
     while differs - equal > 1:
@@ -352,10 +363,10 @@ def _first_difference(path: Path, feed: Path, own: _Own, note: Note) -> tuple[Co
         note(f"comparing {len(places)} of {len(inner)} values")
         more = [inner[place].name for place in places if inner[place].name not in outputs]
         file = with_outputs(path, more, own.folder / f"cut-{len(checked)}" / path.name)
-        pipeline = onnx_pipeline(file, _PERIOD_MS)
+        pipeline = _pipeline(file, own.sizes)
         plan = own.plan(pipeline)
-        ours, theirs = own.outputs(pipeline, plan, feed), _Reference(file).outputs(feed)
-        compared = {one.name: one for one in _compared(ours, theirs, _tolerance(path, plan.tasks[0].precision))}
+        ours, theirs = own.outputs(pipeline, plan, feed), _Reference(file, own.sizes, filled=True).outputs(feed)
+        compared = {one.name: one for one in _compared(ours, theirs, _tolerance(stage, plan.tasks[0].precision))}
         checked |= compared.keys()
         apart = next((place for place in places if not compared[inner[place].name].equal), None)
         if apart is None:
@@ -370,13 +381,7 @@ def _made_by(value: Compared, inner: Inner) -> Compared:
     return replace(value, node=inner.node, op=inner.op)
 
 
-def _names(path: Path) -> list[str]:
-    from socsched.models.registry import get_model
-
-    return [port.name for port in get_model("onnx", {"file": str(path)}).outputs]
-
-
-def _in_bundle(path: Path, folder: Path, own: Stage, feed: Path, wanted: Arrays, scratch: Path) -> Verified:
+def _in_bundle(path: Path, folder: Path, own: Stage, feed: Path, wanted: Arrays, how: _Own) -> Verified:
     """Return the outputs that the program of a bundle computes against those wanted."""
     from socsched.api.loading import load_plan
     from socsched.compiler.store import read_json
@@ -400,7 +405,7 @@ def _in_bundle(path: Path, folder: Path, own: Stage, feed: Path, wanted: Arrays,
     settings = read_json(folder / SETTINGS)
     sensors = {name: len(frames["ports"]) for name, frames in settings["inputs"].items()}
     given = list(arrays_of(own, feed).values())
-    file = write_expected(task.name, settings["stages"], sensors, given, list(wanted.values()), scratch)
+    file = write_expected(task.name, settings["stages"], sensors, given, list(wanted.values()), how.folder)
     command = [str(program), str(folder / SETTINGS), "--selftest", str(file)]
     command += ["--repeat", str(_count(task.cost_ns))]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -408,8 +413,8 @@ def _in_bundle(path: Path, folder: Path, own: Stage, feed: Path, wanted: Arrays,
     if said is None:
         raise MachineError(f"{folder}: its program does not run here: {(ended.stderr or ended.stdout).strip()[:300]}")
     ours = round(float(said[2]) * 1e6)
-    theirs = _Reference(path).median_ns(feed, len(task.lanes), ours)
-    outputs = _said(said[1], wanted, _tolerance(path, task.precision))
+    theirs = _Reference(path, how.sizes).median_ns(feed, len(task.lanes), ours)
+    outputs = _said(said[1], wanted, _tolerance(own, task.precision))
     return _verified(path, str(folder), task, outputs, (ours, theirs))
 
 

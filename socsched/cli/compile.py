@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from socsched.api.options import CompileOptions, argument, requested
+from socsched.api.options import CompileOptions, PlanOptions, argument, requested, shared
 from socsched.cli.options import output_folder, platform, source
 from socsched.cli.output import Output, ready_to_write
 from socsched.cli.results import on_the_line
@@ -27,6 +27,8 @@ class CompileRequest(Request):
     platform: str | None = platform(required=False)
     source: str | None = source()
     options: CompileOptions = requested(CompileOptions)
+    shapes: tuple[str, ...] = shared(PlanOptions, "shapes")
+    dims: tuple[str, ...] = shared(PlanOptions, "dims")
     folder: Path = output_folder("Folder for the artefacts, their manifest and the start script.", "artifacts")
 
 
@@ -42,6 +44,7 @@ def command(output: Output, request: CompileRequest) -> None:
     from socsched.api import loading
     from socsched.api.deployment import check, compile_pipeline, compile_plan
     from socsched.descriptor.catalog import get_platform
+    from socsched.models.sizes import sized
 
     name, folder, options = request.pipeline, request.folder, request.options
     if options.check:
@@ -53,6 +56,8 @@ def command(output: Output, request: CompileRequest) -> None:
             raise InputError(f"{name} cannot start on its board:\n{listed}", "compile the plan again")
         return
     if name.endswith(".json"):
+        if request.shapes or request.dims:
+            raise click.UsageError(f"{name} is a plan, which states its sizes: plan again with other --shape and --dim")
         plan = loading.load_plan(Path(name))
         if on_the_line("platform") and request.platform != plan.platform:
             raise click.UsageError(f"{name} is a plan for {plan.platform}: omit --platform")
@@ -62,7 +67,8 @@ def command(output: Output, request: CompileRequest) -> None:
     elif request.platform is None:
         raise click.UsageError(f"a pipeline needs a platform: socsched compile {name} -p PLATFORM")
     else:
-        pipeline, board = loading.load_pipeline(name), get_platform(request.platform)
+        pipeline = sized(loading.load_pipeline(name), request.shapes, request.dims)
+        board = get_platform(request.platform)
         ready_to_write(folder=folder)
         manifest = compile_pipeline(pipeline, board, folder, options, output.note)
     output.result(manifest, lambda: _table(manifest, folder))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from socsched.api.options import argument, option
+from socsched.api.options import PlanOptions, argument, option, shared
 from socsched.cli.options import platform
 from socsched.cli.output import Output, echo, ready_to_write
 from socsched.cli.verbs import Request, verb
@@ -21,12 +21,8 @@ class LintRequest(Request):
         "pipeline", multiple=True, required=False, metavar="PLAN.json|PIPELINE|NETWORK.onnx..."
     )
     platform: str | None = platform(required=False)
-    shapes: tuple[str, ...] = option(
-        "--shape", multiple=True, metavar="INPUT=1x3x640x640", help="Sizes of an input that an ONNX file leaves open."
-    )
-    dims: tuple[str, ...] = option(
-        "--dim", multiple=True, metavar="NAME=[LEAST..]MOST", help="Size of a dimension that an ONNX file leaves open."
-    )
+    shapes: tuple[str, ...] = shared(PlanOptions, "shapes")
+    dims: tuple[str, ...] = shared(PlanOptions, "dims")
     engines: tuple[str, ...] = option(
         "--engine", kind="engine", multiple=True, help="Only this engine, or engines of this kind."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from socsched.api.options import argument, option
+from socsched.api.options import PlanOptions, argument, option, shared
 from socsched.cli.output import Output
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_OK, EXIT_VIOLATED
@@ -35,6 +35,8 @@ class VerifyRequest(Request):
         "--runtime", multiple=True, metavar="[ENGINE=]NAME",
         help="Program that computes the network here, as for `plan`.  [default: tvm, this project's kernels]",
     )  # fmt: skip
+    shapes: tuple[str, ...] = shared(PlanOptions, "shapes")
+    dims: tuple[str, ...] = shared(PlanOptions, "dims")
 
 
 @verb("verify", VerifyRequest, "Compare a network's outputs and time with ONNX Runtime's.")
@@ -56,6 +58,8 @@ def command(output: Output, request: VerifyRequest) -> int:
         inputs=request.inputs,
         precision=request.precision,
         runtimes=request.runtimes,
+        shapes=request.shapes,
+        dims=request.dims,
         note=output.note,
     )
     output.result(found.document(), lambda: _show(found))

@@ -12,10 +12,14 @@ from socsched.graph.operators import Operator, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A named input or output; the type has nominal sizes (such as the params' nominal pillar count)."""
+    """A named input or output; the type has nominal sizes (such as the params' nominal pillar count).
+
+    `least`: the sizes that a frame has at least, where these are bounds; it is filled up with 0.
+    """
 
     name: str
     type: TensorType
+    least: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

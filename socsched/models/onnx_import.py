@@ -6,8 +6,8 @@ other size must be fixed.  Files may state quantisation as QuantizeLinear and De
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -47,14 +47,13 @@ def model(params: Mapping[str, Any]) -> Model:
     path = Path(str(params.get("file", "")))
     if "sha256" in params:
         path = _located(path, str(params["sha256"]))
-    stamp, shapes = _stamp(path), _shapes(path, params.get("shapes"))
-    if params.get("dims"):
-        shapes = _bounded(path, params["dims"], dict(shapes))
+    stamp, shapes = _stamp(path), _sizes(path, params)
     file = _load(path, stamp, shapes, values=False)
+    least = {name: sizes for name, sizes in _sizes(path, params, 0) if sizes != dict(shapes)[name]}
     return Model(
         f"onnx:{path.name}",
-        _ports(path, "inputs", params, file.inputs),
-        _ports(path, "outputs", params, file.outputs),
+        tuple(replace(port, least=least.get(name, ())) for name, port in _ports(path, "inputs", params, file.inputs)),
+        tuple(port for _, port in _ports(path, "outputs", params, file.outputs)),
         network=lambda: file.network,
         weights=lambda: _load(path, stamp, shapes).weights,
         quantised=_given(file.quantised),
@@ -107,14 +106,18 @@ def _given(stated: Quantisation | None) -> Callable[[], Quantisation] | None:
     return None if stated is None else lambda: stated
 
 
-def _ports(path: Path, side: str, params: Mapping[str, Any], tensors: Mapping[str, TensorType]) -> tuple[Port, ...]:
+def _ports(
+    path: Path, side: str, params: Mapping[str, Any], tensors: Mapping[str, TensorType]
+) -> Iterator[tuple[str, Port]]:
+    """Yield the ports of a side by their names in the file."""
     renamed = params.get(side) or {}
     if not isinstance(renamed, Mapping) or not all(isinstance(name, str) for name in renamed.values()):
         raise UsageError(f"{path.name}: {side}: expected ONNX name: port name", f"there are: {', '.join(tensors)}")
     wrong = [name for name in renamed if name not in tensors]
     if wrong:
         raise UsageError(f"{path.name}: {side}: the file has no {wrong[0]!r}", f"there are: {', '.join(tensors)}")
-    return tuple(Port(str(renamed.get(name, name)), tensor) for name, tensor in tensors.items())
+    for name, tensor in tensors.items():
+        yield name, Port(str(renamed.get(name, name)), tensor)
 
 
 def _shapes(path: Path, param: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -159,11 +162,19 @@ def bounds_of(param: Any) -> tuple[int, int]:
     return least, most
 
 
-def _bounded(path: Path, dims: Any, shapes: dict[str, tuple[int, ...]]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return `shapes` with those that named dimensions give at their bound; 0 where one is still open."""
+def _sizes(path: Path, params: Mapping[str, Any], end: int = 1) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return the shapes that params set, open dimensions at their upper bound, or at the lower one (`end` 0)."""
+    shapes = _shapes(path, params.get("shapes"))
+    return _bounded(path, params["dims"], dict(shapes), end) if params.get("dims") else shapes
+
+
+def _bounded(
+    path: Path, dims: Any, shapes: dict[str, tuple[int, ...]], end: int
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return `shapes` with those that named dimensions give at one end of their bounds; 0 where one is still open."""
     if not isinstance(dims, Mapping):
         raise UsageError(f"{path.name}: dims: expected NAME: SIZE, got {dims!r}", "such as dims: {N: 1..8}")
-    most = {str(name): bounds_of(bound)[1] for name, bound in dims.items()}
+    most = {str(name): bounds_of(bound)[end] for name, bound in dims.items()}
     known = input_sizes(path)
     names = sorted({one for sizes in known.values() for one in sizes if isinstance(one, str) and one})
     if unknown := sorted(set(most) - set(names)):
@@ -189,13 +200,16 @@ class Inner:
     op: str
 
 
-def kernel_results(path: Path) -> tuple[Inner, ...]:
+def kernel_results(params: Mapping[str, Any]) -> tuple[Inner, ...]:
     """Return the values that an ONNX file's network has between its kernels, in the order in which they are computed.
 
-    A value within a fused kernel is none of them; the network's outputs are the last ones.
+    `params` are those of `model`.  A value within a fused kernel is none of them; the network's outputs are the last
+    ones.
     """
-    _load(path, _stamp(path), (), False)  # its errors
-    translation = Translation(read(path, {}, False), False)
+    path = Path(params["file"])
+    shapes = _sizes(path, params)
+    _load(path, _stamp(path), shapes, False)  # its errors
+    translation = Translation(read(path, dict(shapes), False), False)
     network, _ = translation.run()
     fused = {group.output for group in fuse_network(network).groups}
     last: dict[str, Inner] = {}

@@ -67,7 +67,8 @@ def list_frames(path: str | Path) -> tuple[Path, ...]:
 class InputFiles:
     """Files in turn, an .npz row by row and an .mcap message by message.
 
-    An unusable file is reported to stderr each time it is read.
+    An unusable file is reported to stderr each time it is read.  `least`: the sizes of ports whose frames may be
+    smaller; they are `filled` up with 0.
     """
 
     ports: Ports
@@ -75,6 +76,8 @@ class InputFiles:
     spare: FrameSource
     recordings: Mapping[Path, RecordedTopic] = field(default_factory=dict)
     layout: Layout | None = None
+    least: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    filled: bool = True
     count: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,7 +105,7 @@ class InputFiles:
     def _read(self, path: Path, row: int) -> Frame:
         suffix = path.suffix.lower()
         if suffix == ARRAYS:
-            return Frame(_arrays(path, self.ports, row), f"{path.name} {row}")
+            return Frame(_arrays(path, self.ports, row, self.least, self.filled), f"{path.name} {row}")
         if suffix in SCANS:
             return Frame({POINTS: read_scan(path, self.layout)}, path.name)
         if suffix == MCAP:
@@ -111,11 +114,17 @@ class InputFiles:
 
 
 def of_files(
-    files: Sequence[Path], ports: Ports, spare: FrameSource, sensor: Sensor, topic: str = ""
+    files: Sequence[Path],
+    ports: Ports,
+    spare: FrameSource,
+    sensor: Sensor,
+    topic: str = "",
+    least: Mapping[str, tuple[int, ...]] | None = None,
 ) -> InputFiles | None:
     """Return the frames that files hold for a sensor with `ports`, None if they hold none.
 
-    `topic`: the one that feeds the sensor from MCAP files, if several could.  Raises InputError for arrays whose type
+    `topic`: the one that feeds the sensor from MCAP files, if several could; `least`: the sizes of ports whose arrays
+    may be smaller.  Raises InputError for arrays whose type
     or shape differs from the port's, and for a topic that is missing or has to be chosen.
     """
     places: list[tuple[Path, int]] = []
@@ -123,7 +132,7 @@ def of_files(
     for path in files:
         suffix = path.suffix.lower()
         if suffix == ARRAYS:
-            places += [(path, row) for row in range(_rows(path, ports))]
+            places += [(path, row) for row in range(_rows(path, ports, least or {}))]
         elif suffix == MCAP:
             if (found := recorded_topic(path, _kinds(ports), sensor.name, topic)) is not None:
                 recordings[path] = found
@@ -131,7 +140,7 @@ def of_files(
         elif POINTS in ports if suffix in SCANS else _takes_images(ports):
             places.append((path, 0))
     layout = Layout(sensor.columns, sensor.column_type) if sensor.columns else None
-    return InputFiles(ports, places, spare, recordings, layout) if places else None
+    return InputFiles(ports, places, spare, recordings, layout, least or {}) if places else None
 
 
 def require_used(files: Sequence[Path], found: Sequence[InputFiles], ports: Ports) -> None:
@@ -182,7 +191,7 @@ def _free(name: str, kind: TensorType) -> bool:
     return name == POINTS or (kind.dtype == "uint8" and len(kind.shape) == 4)
 
 
-def _rows(path: Path, ports: Ports) -> int:
+def _rows(path: Path, ports: Ports, least: Mapping[str, tuple[int, ...]]) -> int:
     """Return the number of frames an .npz has for `ports`, 0 if it names none of them; only headers are read."""
     headers = read_shapes(path, *_ARRAYS, LARGEST)
     counts = {}
@@ -191,14 +200,17 @@ def _rows(path: Path, ports: Ports) -> int:
             continue
         shape, dtype = headers[name]
         expected = tuple(kind.shape)
-        one = (len(shape), *shape[1:]) == (len(expected), *expected[1:])
+        low = least.get(name, expected)
+        inner = all(a <= size <= b for a, size, b in zip(low[1:], shape[1:], expected[1:], strict=False))
+        fits = low[:1] == expected[:1] or shape[:1] <= expected[:1] or shape[0] % expected[0] == 0
+        one = len(shape) == len(expected) and inner and fits
         sized = len(shape) == len(expected) and shape[1] == expected[1] if _free(name, kind) and shape else False
         if dtype != _KINDS.get(kind.dtype) or not (one or sized) or 0 in shape:
             raise InputError(
                 f"{path}: {name}: {dtype} {list(shape)}, expected {_KINDS.get(kind.dtype)} {list(expected)}",
                 "the first size may be the number of frames",
             )
-        counts[name] = 1 if name == POINTS else shape[0] // max(expected[0], 1)
+        counts[name] = 1 if name == POINTS else max(shape[0] // max(expected[0], 1), 1 if name in least else 0)
     if not counts:
         return 0
     if set(counts) != set(ports) or len(set(counts.values())) > 1:
@@ -207,7 +219,7 @@ def _rows(path: Path, ports: Ports) -> int:
     return next(iter(counts.values()))
 
 
-def _arrays(path: Path, ports: Ports, row: int) -> dict[str, Any]:
+def _arrays(path: Path, ports: Ports, row: int, least: Mapping[str, tuple[int, ...]], filled: bool) -> dict[str, Any]:
     """Return frame `row` of an .npz whose headers have been checked."""
     import numpy as np
 
@@ -220,4 +232,7 @@ def _arrays(path: Path, ports: Ports, row: int) -> dict[str, Any]:
         found[name] = np.ascontiguousarray(array[row * size : (row + 1) * size])
         if array.dtype.kind == "f" and not np.isfinite(found[name]).all():
             raise InputError(f"{path}: {name}: frame {row} holds NaN or infinite values", "record it again")
+        if name in least and filled:
+            sizes = zip(ports[name].shape, found[name].shape, strict=True)
+            found[name] = np.pad(found[name], [(0, most - size) for most, size in sizes])
     return found

@@ -15,7 +15,7 @@ from typing import Any
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
-from socsched.models.model import Model
+from socsched.models.model import Model, Port
 from socsched.models.registry import get_model
 from socsched.runtime import timetable
 from socsched.runtime.backends.base import Setting
@@ -140,10 +140,12 @@ def sources(
         stages = [
             (stage, port) for stage, given in bound.items() for port, name in given.items() if name == sensor.name
         ]
-        ports = {port: _type(pipeline, stage, port) for stage, port in stages}
+        taken = {port: _port(pipeline, stage, port) for stage, port in stages}
+        ports = {name: port.type for name, port in taken.items()}
+        least = {name: port.least for name, port in taken.items() if port.least}
         offered |= ports
         found[sensor.name] = spare = _synthetic(pipeline, stages, ports, seed)
-        if files and (fed := of_files(files, ports, spare, sensor, topics.get(sensor.name, ""))) is not None:
+        if files and (fed := of_files(files, ports, spare, sensor, topics.get(sensor.name, ""), least)) is not None:
             read.append(fed)
             found[sensor.name] = fed
     require_used(files or (), read, offered)
@@ -160,8 +162,8 @@ def _synthetic(
     return Nothing()
 
 
-def _type(pipeline: Pipeline, stage: str, port: str) -> TensorType:
-    return next(p.type for p in _model(pipeline, stage).inputs if p.name == port)
+def _port(pipeline: Pipeline, stage: str, port: str) -> Port:
+    return next(p for p in _model(pipeline, stage).inputs if p.name == port)
 
 
 def _model(pipeline: Pipeline, stage: str) -> Model:

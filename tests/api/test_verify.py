@@ -98,3 +98,31 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setattr(builtins, "__import__", absent)
     assert run(["verify", str(network)]) == 3
     assert "to/socsched[verify]" in capsys.readouterr().err
+
+
+def test_frames_below_a_bound_are_filled_up_and_outputs_cut(tmp_path: Path) -> None:
+    b = Builder(4)
+    network = b.save(tmp_path / "net.onnx", ["N", 3, 16, "W"], [b.op("Relu", b.conv("image", 3, 8))])
+    image = np.random.default_rng(1).standard_normal((3, 3, 16, 24)).astype(np.float32)
+    np.savez(tmp_path / "in.npz", image=image)
+    found = verify(network, inputs=tmp_path / "in.npz", dims=("N=1..4", "W=24"))
+    assert found.equal and [output.shape for output in found.outputs] == [(3, 8, 16, 24)]
+    np.savez(tmp_path / "more.npz", image=np.zeros((5, 3, 16, 24), np.float32))
+    with pytest.raises(InputError, match=r"\[5, 3, 16, 24\], expected float32 \[4, 3, 16, 24\]"):
+        verify(network, inputs=tmp_path / "more.npz", dims=("N=1..4", "W=24"))
+
+
+def test_bytes_and_truth_values_come_in_as_they_are(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, save
+
+    b = Builder(5)
+    x = b.op("Mul", b.op("Cast", "pixels", to=1), b.op("Cast", "seen", to=1))
+    out = b.op("CumSum", x, b.constant(np.array(1)))
+    inputs = [
+        helper.make_tensor_value_info("pixels", TensorProto.UINT8, [2, 6]),
+        helper.make_tensor_value_info("seen", TensorProto.BOOL, [2, 6]),
+    ]
+    outputs = [helper.make_tensor_value_info(out, TensorProto.FLOAT, None)]
+    graph = helper.make_graph(b.nodes, "net", inputs, outputs, b.weights)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "net.onnx")
+    assert verify(tmp_path / "net.onnx").equal

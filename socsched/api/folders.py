@@ -1,4 +1,4 @@
-"""Writing and reading of result folders: plan.json, result.json, trace.json, trace.pftrace and report.html."""
+"""Writing and reading of result folders: plan.json, result.json, trace.bin and report.html."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
     "plan.json",
     "result.json",
-    "trace.json.gz",
+    "trace.bin",
     "trace.pftrace",
     "report.html",
     "birdseye.png",
     "notes.json",
 )
-JOURNAL, FRAMES = "journal.jsonl", "frames.jsonl"
-READ = (PLAN, RESULT, TRACE, JOURNAL, FRAMES, MADE, NOTES)
+JOURNAL, FRAMES, OLD_TRACE = "journal.jsonl", "frames.jsonl", "trace.json.gz"
+READ = (PLAN, RESULT, TRACE, OLD_TRACE, JOURNAL, FRAMES, MADE, NOTES)
 """Primary files of a simulation or run; all other files are derived from them."""
 
 
@@ -45,25 +45,25 @@ def save(
 ) -> None:
     """Write all files of a simulation or run into `folder`; the HTML page only if requested.
 
-    Files appear together or not at all; `kept`: files of this run that are in the folder already.
+    A Perfetto trace of an earlier one is removed: `render` writes one on request.  Files appear together or not at
+    all; `kept`: files of this run that are in the folder already.
     """
     from socsched.planning import io as plan_io
     from socsched.trace import io as trace_io
-    from socsched.trace.perfetto import write_perfetto
 
     try:
         with scratch(folder) as staging:
             plan_io.save(plan, staging / PLAN)
             (staging / RESULT).write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
             trace_io.save(trace, staging / TRACE)
-            write_perfetto(trace, plan, staging / PERFETTO)
+            trace.columns.forget()
             if trace.details:
                 from socsched.runtime.collect import write_frames
 
                 write_frames(trace, staging)
             written = digests(staging)
             written |= {name: file_digest(folder / name) for name in kept if (folder / name).is_file()}
-            stale = {PAGE, PICTURE, NOTES, FRAMES, JOURNAL} - set(written)
+            stale = {PAGE, PICTURE, NOTES, FRAMES, JOURNAL, PERFETTO, OLD_TRACE} - set(written)
             (staging / MADE).write_text(_made(written), encoding="utf-8")
             put_in_place(staging, folder, MADE, stale)
     except OSError as error:
@@ -74,22 +74,29 @@ def save(
 
 def describe_files(folder: Path, also: str = "") -> str:
     """Return the line that lists the files written by `save`."""
-    return f"wrote {folder}/ (report.html, trace.pftrace{also}, plan.json, result.json)"
+    perfetto = f"`socsched report {folder} -o trace.pftrace` writes a trace for Perfetto"
+    return f"wrote {folder}/ (report.html, {TRACE}{also}, plan.json, result.json); {perfetto}"
 
 
 def load(folder: Path) -> tuple[Plan, Trace, ResultDocument]:
-    """Read plan, trace and result of a folder; the trace of a run that was killed is recovered from its journal.
+    """Read plan, trace and result of a folder as `load_trace` does."""
+    from socsched.trace.metrics import result
+
+    plan, trace = load_trace(folder)
+    return plan, trace, result(trace, plan)
+
+
+def load_trace(folder: Path) -> tuple[Plan, Trace]:
+    """Read plan and trace of a folder; the trace of a run that was killed is recovered from its journal.
 
     For a plan file, the trace is a simulation of its first hyperperiods.
     """
     from socsched.planning import io as plan_io
     from socsched.trace import io as trace_io
-    from socsched.trace.metrics import result
 
     if folder.is_file():
         plan = plan_io.load(folder)
-        trace = preview(plan)
-        return plan, trace, result(trace, plan)
+        return plan, preview(plan)
     if (folder / JOURNAL).is_file():
         from socsched.executor.outcome import read_outcome
         from socsched.executor.settings import EXECUTED
@@ -98,10 +105,10 @@ def load(folder: Path) -> tuple[Plan, Trace, ResultDocument]:
         complete = (folder / EXECUTED).is_file()
         trace = read_outcome(folder)[0] if complete else recover(folder / JOURNAL)
     else:
-        require_one(folder, (PLAN, TRACE))
-        trace = trace_io.load(folder / TRACE)
-    plan = plan_io.load(folder / PLAN)
-    return plan, trace, result(trace, plan)
+        file = folder / (TRACE if (folder / TRACE).is_file() or not (folder / OLD_TRACE).is_file() else OLD_TRACE)
+        require_one(folder, (PLAN, file.name))
+        trace = trace_io.load(file)
+    return plan_io.load(folder / PLAN), trace
 
 
 PREVIEW_NS = 10 * 10**9

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from socsched.api.folders import FRAMES, NOTES, PICTURE, Sources, folders, load, made_by, single
+from socsched.api.folders import FRAMES, NOTES, PICTURE, Sources, folders, load, load_trace, made_by, single
 from socsched.bounded import read_bytes
 from socsched.descriptor.json_file import JsonFile
 from socsched.errors import InputError, UsageError
@@ -105,7 +105,7 @@ def perfetto(folder: Path, file: Path, sources: Sources) -> None:
     """Write a trace for the Perfetto UI."""
     from socsched.trace.perfetto import write_perfetto
 
-    plan, trace, _ = load(folders(folder)[0])
+    plan, trace = load_trace(folders(folder)[0])
     write_perfetto(trace, plan, file, "planned" if folder.is_file() else "")
 
 
@@ -113,7 +113,7 @@ def btf(folder: Path, file: Path, sources: Sources) -> None:
     """Write a trace in the Best Trace Format."""
     from socsched.trace.btf import text
 
-    write_file(file, text(load(folders(folder)[0])[1]))
+    write_file(file, text(load_trace(folders(folder)[0])[1]))
 
 
 def junit(folder: Path, file: Path, sources: Sources) -> None:

@@ -156,7 +156,7 @@ def import_profile(output: Output, request: ImportProfileRequest) -> None:
     _save(output, imported.profile, request.file)
     if request.results:
         interchange.save_recording(imported, request.platform, request.results)
-        output.note(f"wrote {request.results}/ (plan.json, result.json, trace.pftrace)")
+        output.note(f"wrote {request.results}/ (plan.json, result.json, trace.bin)")
     recordings: list[Mapping[str, Any]] = [
         {"file": one.file, "tool": one.tool, "total_ns": round(one.total_ns), "handover_ns": round(one.handover_ns)}
         | ({"lost_events": one.lost, "discarded_jobs": one.discarded} if one.lost or one.discarded else {})

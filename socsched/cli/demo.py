@@ -138,6 +138,7 @@ def _write(
     street: int | None,
 ) -> list[Path]:
     import json
+    from shutil import copyfile
 
     from socsched.api import folders
     from socsched.files import write_file
@@ -149,13 +150,10 @@ def _write(
         write_file(folder / name / folders.NOTES, json.dumps(notes, indent=1) + "\n")
     assert here.trace is not None
     draw_detections(here.trace, scans, folder / folders.PICTURE, street)
-    for source, name in (
-        (folder / folders.PICTURE, "measured/" + folders.PICTURE),
-        (folder / "simulated" / folders.PERFETTO, folders.PERFETTO),
-        (folder / "measured" / folders.PERFETTO, "run.pftrace"),
-    ):
-        if source.is_file():
-            write_file(folder / name, source.read_bytes())
+    if (folder / folders.PICTURE).is_file():
+        copyfile(folder / folders.PICTURE, folder / "measured" / folders.PICTURE)
+    folders.render(folder / "simulated", folder / folders.PERFETTO)
+    folders.render(folder / "measured", folder / "run.pftrace")
     folders.render(folder, folder / folders.PAGE)
     names = [folders.PAGE, folders.PICTURE, folders.PERFETTO, "run.pftrace", "simulated", "measured"]
     return [folder / name for name in names if (folder / name).exists()]

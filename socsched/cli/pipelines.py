@@ -202,7 +202,7 @@ def import_pipeline(output: Output, request: ImportRequest) -> None:
     output.note(f"wrote {file}")
     if results:
         interchange.import_results(request.source, results, pipeline=pipeline, architecture=architecture)
-        output.note(f"wrote {results}/ (plan.json, result.json, trace.pftrace)")
+        output.note(f"wrote {results}/ (plan.json, result.json, trace.bin)")
     for note in imported.notes:
         output.note(note)
     document = {

@@ -144,7 +144,7 @@ def why(output: Output, request: WhyRequest) -> int:
 
     if request.worst and request.frame is not None:
         raise click.UsageError("--frame and --worst are mutually exclusive")
-    plan, trace, _ = folders.load(folders.single(request.folder))
+    plan, trace = folders.load_trace(folders.single(request.folder))
     reasons = Why(trace, plan)
     explanation = (
         reasons.worst(request.chain) if request.frame is None else reasons.explain(request.chain, request.frame)

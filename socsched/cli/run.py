@@ -113,7 +113,7 @@ def command(output: Output, request: RunRequest) -> int:
     result = done.figures
     if folder:
         done.save(folder, kept=(folders.FRAMES,))
-        output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
+        output.note(folders.describe_files(folder, ", frames.jsonl"))
         if done.trace is not None:
             results.save_logs(output, done.trace, plan, request.scenario, folder)
     if request.learn:

@@ -264,7 +264,7 @@ def _replay(output: Output, inputs: Inputs, point: Point, seed: int, folder: Pat
     result = figures(done)
     if folder:
         folders.save(folder, one.plan, done.trace, result)
-        output.note(f"wrote {folder}/ (report.html, trace.pftrace, plan.json, result.json)")
+        output.note(folders.describe_files(folder))
     shown = terminal.outcome(result), terminal.engines(result), terminal.power_line(one.plan, result)
     output.result(result, lambda: shown)
     return outcome_code(result)

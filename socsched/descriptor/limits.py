@@ -48,6 +48,8 @@ PerSecond = Annotated[int, Field(ge=0, le=MOST_RATE)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Amount = Annotated[int, Field(ge=-(2**62), le=2**62)]
 """A figure of any unit, of either sign."""
+Bits = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""Eight bytes as a signed number."""
 Byte = Annotated[int, Field(ge=0, le=255)]
 Real = Annotated[float, Field(ge=-1e18, le=1e18)]
 Positive = Annotated[float, Field(ge=0, le=1e18)]

@@ -21,27 +21,46 @@ if TYPE_CHECKING:
     from socsched.trace.columns import Floats, Ints
 
 
-def mean_steps(times: Ints, values: Floats, end: int, buckets: int) -> list[tuple[int, float, float, float]]:
-    """Return a step function over `buckets` equal parts of [0, end) as (start ns, mean over time, min, max).
+Steps = Iterable[tuple["Ints", "Floats"]]
+"""A step function in parts: times (ns), which ascend, and values; before the first step, its value is used."""
 
-    `times` ascend; before the first step, its value is used.
-    """
-    if not len(times) or end <= 0:
+
+def mean_steps(steps: Steps, end: int, buckets: int) -> list[tuple[int, float, float, float]]:
+    """Return a step function over `buckets` equal parts of [0, end) as (start ns, mean over time, min, max)."""
+    if end <= 0:
         return []
     buckets = int(min(buckets, end))
     edges = (np.arange(buckets + 1, dtype=np.int64) * end) // buckets
-    inside = times < end
-    times, values = np.concatenate(([0], times[inside][1:])), values[inside]
-    if not len(values):
+    sums, least, most = np.zeros(buckets), np.full(buckets, np.inf), np.full(buckets, -np.inf)
+
+    def add(times: Ints, values: Floats, until: int) -> None:
+        points = np.union1d(times, edges[(edges >= times[0]) & (edges < until)])
+        points = points[points < until]
+        if not len(points):
+            return
+        # of several steps at the same instant the last one applies
+        held = values[np.searchsorted(times, points, side="right") - 1]
+        place = np.searchsorted(edges, points, side="right") - 1
+        begins = np.flatnonzero(np.diff(place, prepend=-1))
+        own = place[begins]
+        sums[own] += np.add.reduceat(held * np.diff(points, append=until), begins)
+        least[own] = np.minimum(least[own], np.minimum.reduceat(held, begins))
+        most[own] = np.maximum(most[own], np.maximum.reduceat(held, begins))
+
+    last: tuple[Ints, Floats] | None = None
+    for times, values in steps:
+        inside = times < end
+        times, values = times[inside], values[inside]
+        if not len(times):
+            continue
+        before = (np.zeros(1, np.int64), values[:1]) if last is None else last
+        times, values = (np.concatenate(pair) for pair in zip(before, (times, values), strict=True))
+        add(times[:-1], values[:-1], int(times[-1]))
+        last = times[-1:], values[-1:]
+    if last is None:
         return []
-    points = np.union1d(times, edges[:-1])
-    # of several steps at the same instant the last one applies
-    held = values[np.searchsorted(times, points, side="right") - 1]
-    widths = np.diff(points, append=end)
-    begins = np.searchsorted(points, edges[:-1])
-    lengths = np.diff(edges)
-    mean = np.add.reduceat(held * widths, begins) / lengths
-    least, most = np.minimum.reduceat(held, begins), np.maximum.reduceat(held, begins)
+    add(*last, end)
+    mean = sums / np.diff(edges)
     return list(zip(edges[:-1].tolist(), mean.tolist(), least.tolist(), most.tolist(), strict=True))
 
 
@@ -222,7 +241,7 @@ def thin_out(times_ns: Sequence[int], end_ns: int) -> list[int]:
 
 
 def quantity(
-    steps: tuple[Ints, Floats],
+    steps: Steps,
     end_ns: int,
     scale: float,
     y_label: str,
@@ -233,7 +252,7 @@ def quantity(
 
     `levels`: (value, name, style) of horizontal lines.
     """
-    buckets = mean_steps(*steps, end_ns, POINTS)
+    buckets = mean_steps(steps, end_ns, POINTS)
     top = max([value for value, _, _ in levels] + [most * scale for *_, most in buckets], default=1.0)
     frame = Frame(0, max(end_ns, 1) / 1e9, (top or 1.0) * 1.14, 210)
     body = frame.axes("time [s]", y_label)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -145,8 +145,9 @@ def _over_time(
     trace: Trace, counter: str, scale: float, label: str, levels: Sequence[tuple[float, str, str]], name: str
 ) -> Markup | None:
     """Return a counter over time, None if it was not recorded."""
-    steps = trace.columns.counters.get(counter)
-    return None if steps is None else charts.quantity(steps, trace.duration_ns, scale, label, levels, name)
+    if counter not in trace.columns.counters:
+        return None
+    return charts.quantity(trace.columns.steps(counter), trace.duration_ns, scale, label, levels, name)
 
 
 def _energy(plan: Plan, result: Result) -> Markup | None:
@@ -181,12 +182,8 @@ def bandwidth(plan: Plan, trace: Trace) -> Markup:
 
 def draw_counters(trace: Trace) -> Markup:
     """Return charts of the other recorded counters that change: clocks, temperatures, rails, queues."""
-    own = ("power_mw", "bandwidth_gbps")
-    changing = [
-        name
-        for name, (_, values) in trace.columns.counters.items()
-        if name not in own and len(values) and (values != values[0]).any()
-    ]
+    own, columns = ("power_mw", "bandwidth_gbps"), trace.columns
+    changing = [name for name in columns.counters if name not in own and columns.varies(name)]
     drawn = []
     for name in changing[:MOST_OTHERS]:
         scale, unit = unit_of(name)
@@ -401,8 +398,11 @@ class Part:
     background: Background = field(default_factory=Background)
     simulated: Mapping[str, Any] | None = None
 
-    def sections(self, name: str, room: int) -> Iterator[tuple[str, Markup]]:
-        """Yield the titles and contents of the sections; `name` is unique on the page."""
+    def sections(self, name: str) -> Iterator[tuple[str, Markup | Callable[[int], Markup]]]:
+        """Yield the titles and contents of the sections; `name` is unique on the page.
+
+        The content of one whose size can be chosen is a function of the number of bars.
+        """
         plan, result, background = self.plan, self.result, self.background
         # a run's record consists of lists, which every section would otherwise convert to columns again
         own = self.trace
@@ -411,7 +411,7 @@ class Part:
         yield "Where each stage runs, and why", mapping(plan)
         yield "Predicted against measured", measured_section(plan, trace, result, self.simulated)
         yield "Detections", self._detections()
-        yield "Timeline", timeline.timeline(plan, trace, name, room)
+        yield "Timeline", lambda room: timeline.timeline(plan, trace, name, room)
         yield "Chains: response times against deadlines", chains(plan, trace, result)
         yield "Power and energy", power(plan, trace, result, background.supply)
         yield "Memory bandwidth", bandwidth(plan, trace) + draw_counters(trace)
@@ -439,12 +439,16 @@ def render(parts: Sequence[Part], title: str, made_by: Mapping[str, str]) -> str
     several = len(parts) > 1
     links = listed(element("a", part.title, href=f"#part{number}") for number, part in enumerate(parts))
     room = ROOM
+    sections = [list(part.sections(f"part{number}")) for number, part in enumerate(parts)]
     while True:
         shown = page(
             title,
             element("h1", title),
             element("nav", links, aria_label="parts") if several else None,
-            (_part(part, f"part{number}", several, room) for number, part in enumerate(parts)),
+            (
+                _part(part, f"part{number}", several, [(t, c(room) if callable(c) else c) for t, c in sections[number]])
+                for number, part in enumerate(parts)
+            ),
             _made_by(parts, made_by),
             script="gantt.js",
         )
@@ -465,9 +469,9 @@ def frame(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
     return element("iframe", srcdoc=shown, style=style, title=plan.pipeline)
 
 
-def _part(part: Part, name: str, several: bool, room: int) -> Markup:
+def _part(part: Part, name: str, several: bool, sections: Sequence[tuple[str, Markup]]) -> Markup:
     links, blocks = list[Markup](), list[Markup]()
-    for title, content in part.sections(name, room):
+    for title, content in sections:
         if content:
             place = f"{name}-s{len(links)}"
             links.append(element("a", title, href=f"#{place}"))

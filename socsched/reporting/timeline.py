@@ -23,7 +23,6 @@ from socsched.units import format_duration
 if TYPE_CHECKING:
     from socsched.trace.chains import Record
     from socsched.trace.columns import Columns, Ints
-    from socsched.trace.execution_intervals import Arrows, Stays
 
 
 ROOM = 4000
@@ -41,22 +40,17 @@ MOST_MARKS = 400
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """A trace with the data shared by its timelines: lanes in use, stays, and the data flow between jobs."""
+    """A trace with the data shared by its timelines: the lanes in use."""
 
     plan: Plan
     columns: Columns
-    stays: Stays
-    arrows: Arrows
     rows: dict[tuple[str, int], int]
 
     @classmethod
     def of(cls, plan: Plan, trace: Trace) -> Recorded:
         """Return the record of `trace`."""
-        # imported here, so that NumPy is loaded only if there is something to draw
-        from socsched.trace.execution_intervals import arrows, stays
-
         columns = trace.columns
-        return cls(plan, columns, stays(columns), arrows(columns, plan), _rows(plan, columns))
+        return cls(plan, columns, _rows(plan, columns))
 
 
 def _rows(plan: Plan, columns: Columns) -> dict[tuple[str, int], int]:
@@ -75,10 +69,14 @@ def colours(plan: Plan) -> dict[str, int]:
 
 def document(record: Recorded, window: tuple[int, int], view: tuple[int, int], room: int = ROOM) -> dict[str, Any]:
     """Return the data for `assets/gantt.js`, with times in ns from the window's start."""
+    # imported here, so that NumPy is loaded only if there is something to draw
     import numpy as np
 
-    columns, held, jobs = record.columns, record.stays, record.columns.jobs
+    from socsched.trace.execution_intervals import stays_between
+
+    columns, jobs = record.columns, record.columns.jobs
     start, end = window
+    held = stays_between(columns, start, end)
     begins = columns.slices.start_ns[held.pieces[held.first]]
     ends = columns.slices.end_ns[held.pieces[held.first + held.count - 1]]
     shown = np.flatnonzero((ends > start) & (begins < end))
@@ -95,7 +93,11 @@ def document(record: Recorded, window: tuple[int, int], view: tuple[int, int], r
     used = list(dict.fromkeys(bar[3:] for bar in bars))
     sets = [[record.rows[columns.engines[e], lane] for lane in columns.lanes(code)] for e, code in used]
     senders = _senders(record, kept, numbers)
-    names = {columns.tasks[int(jobs.task[job])]: None for job in kept}
+    rows = np.array(kept, np.int64)
+    fields = ["task", "frame", "activation_ns", "deadline_ns", "start_ns", "finish_ns"]
+    fields += ["exec_ns", "blocking_ns", "preemptions"]
+    listed = list(zip(*(getattr(jobs, name)[rows].tolist() for name in fields), strict=True))
+    names = {columns.tasks[task]: None for task, *_ in listed}
     tasks = {name: i for i, name in enumerate(names)}
     kinds = {task.name: task.kind for task in record.plan.tasks}
     codes = dict(zip(held.job[shown].tolist(), state.tolist(), strict=True))
@@ -107,19 +109,17 @@ def document(record: Recorded, window: tuple[int, int], view: tuple[int, int], r
         "tasks": [[name, kinds.get(name, "stage")] for name in tasks],
         "jobs": [
             [
-                tasks[columns.tasks[int(jobs.task[job])]],
-                int(jobs.frame[job]),
-                int(jobs.activation_ns[job]) - start,
-                int(jobs.deadline_ns[job]) - start,
-                _time(jobs.start_ns[job], start),
-                _time(jobs.finish_ns[job], start),
-                int(jobs.exec_ns[job]),
-                int(jobs.blocking_ns[job]),
-                int(jobs.preemptions[job]),
+                tasks[columns.tasks[task]],
+                frame,
+                activation - start,
+                deadline - start,
+                _time(begun, start),
+                _time(finish, start),
+                *spent,
                 codes[job],
                 senders[job],
             ]
-            for job in kept
+            for job, (task, frame, activation, deadline, begun, finish, *spent) in zip(kept, listed, strict=True)
         ],
         "sets": sets,
         "stays": [
@@ -218,14 +218,22 @@ def _senders(record: Recorded, kept: list[int], numbers: dict[int, int]) -> dict
     """Return for each job in `kept` the indices of the jobs in `kept` whose data it read."""
     import numpy as np
 
-    links = record.arrows
-    senders = np.full(int(links.received.sum()) + 1, -1, np.int64)
-    owners = np.repeat(np.arange(len(links.job_begins) - 1), np.diff(links.job_begins))
-    senders[links.by_job - 1] = owners
-    return {
-        job: [numbers[s] for s in senders[links.first[job] - 1 :][: links.received[job]].tolist() if s in numbers]
-        for job in kept
-    }
+    columns, jobs = record.columns, record.columns.jobs
+    rows = np.array(sorted(kept), np.int64)
+    names = [columns.tasks[task] for task in jobs.task[rows].tolist()]
+    frames = jobs.frame[rows].tolist()
+    # of several jobs for a frame the last one counts
+    latest = dict(zip(zip(names, frames, strict=True), rows.tolist(), strict=True))
+    after = {task.name: task.after for task in record.plan.tasks}
+    senders = {}
+    begun, sampled = jobs.start_ns[rows].tolist(), jobs.sampled[rows].tolist()
+    for job, name, frame, start, at in zip(rows.tolist(), names, frames, begun, sampled, strict=True):
+        taken = [(producer, frame) for producer in after.get(name, ())]
+        reads = columns.reads[columns.tasks.index(name)] if at >= 0 and name in after else ()
+        taken += zip(reads, jobs.frames[at : at + len(reads)].tolist(), strict=True) if reads else ()
+        known = [latest[pair] for pair in taken if pair[1] >= 0 and pair in latest]
+        senders[job] = [numbers[sender] for sender in known] if start >= 0 and name in after else []
+    return senders
 
 
 def _marks(columns: Columns, window: tuple[int, int]) -> list[list[Any]]:
@@ -287,9 +295,15 @@ class Worst:
 
 def worst_frames(plan: Plan, trace: Trace) -> list[Worst]:
     """Return the worst frame of every chain that has frames, worst first."""
-    record = record_of(trace, plan)
-    worst_of_chains = [worst for chain in plan.chains for worst in _worst(record, plan, chain)]
-    return sorted(worst_of_chains, key=lambda worst: -worst.pressure)
+    columns = trace.columns
+    if columns.known.get("worst frames", (None, []))[0] is not plan:
+        record, worst_of_chains = record_of(trace, plan), list[Worst]()
+        for chain in plan.chains:
+            worst_of_chains += _worst(record, plan, chain)
+            record.forget()
+        columns.known["worst frames"] = plan, sorted(worst_of_chains, key=lambda worst: -worst.pressure)
+    worst_known: list[Worst] = columns.known["worst frames"][1]
+    return worst_known
 
 
 def _worst(record: Record, plan: Plan, chain: ChainResult) -> Iterator[Worst]:
@@ -382,8 +396,11 @@ def first_view(plan: Plan, window: tuple[int, int]) -> tuple[int, int]:
 
 def shown_window(record: Recorded, trace: Trace, steady: tuple[int, int]) -> tuple[int, int]:
     """Return the window of the first timeline: the whole trace if short, else its steady window."""
-    whole = 0, max(trace.duration_ns, steady[1])
-    return whole if len(record.stays.first) <= SHORT else steady
+    from socsched.trace.execution_intervals import stays
+
+    # a bar is seldom more than a few slices
+    short = len(record.columns.slices) <= 64 * SHORT and len(stays(record.columns).first) <= SHORT
+    return (0, max(trace.duration_ns, steady[1])) if short else steady
 
 
 def _periods(plan: Plan) -> list[int]:

@@ -131,7 +131,8 @@ def run(
     `implementation` compiled | python | checked | None (compiled where possible): all give the same results.  After
     Ctrl-C, the part simulated so far is returned as a shorter simulation.
     """
-    from socsched.sim.results import KernelResult, make_columns
+    from socsched.sim.recorder import Recorder
+    from socsched.sim.results import KernelResult
 
     # a task set is simulated up to and including the instant of its horizon
     if not 0 <= duration_ns <= HORIZON_NS + 1:
@@ -144,10 +145,14 @@ def run(
     # The loop allocates records, never cycles; collecting garbage over millions of records would take half the time.
     collecting = gc.isenabled()
     gc.disable()
+    recorder = Recorder(lowered)
+
+    def between() -> None:
+        tell("simulating", kernel.get_time(), duration_ns, "ns")
+        recorder.take(kernel.take_rows())
+
     try:
-        interrupted = run_until_stopped(
-            kernel.run_events, lambda: tell("simulating", kernel.get_time(), duration_ns, "ns")
-        )
+        interrupted = run_until_stopped(kernel.run_events, between)
     finally:
         if collecting:
             gc.enable()
@@ -156,7 +161,8 @@ def run(
     outcome = KernelResult(kernel.close(duration_ns))
     trace = None
     if record:
-        trace = Trace.from_columns("simulated", duration_ns, seed, make_columns(lowered, outcome, callbacks))
+        recorder.take(kernel.take_rows())
+        trace = Trace.from_columns("simulated", duration_ns, seed, recorder.columns(callbacks))
     return SimulationRun(lowered, duration_ns, seed, outcome, trace, interrupted)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from socsched.planning.plan import ChainResult, Plan
+from socsched.trace.blocks import narrow, spans
 from socsched.trace.columns import DONE, DROPPED, Columns
 
 if TYPE_CHECKING:
@@ -44,18 +45,31 @@ class Tasks:
 
     def __init__(self, columns: Columns) -> None:
         self.numbers = {name: number for number, name in enumerate(columns.tasks)}
-        task, count = columns.jobs.task, len(columns.tasks)
-        # stable and, on 16 bits, a radix sort: linear in the jobs
-        self._order = np.argsort(task.astype(np.uint16) if count < 1 << 16 else task, kind="stable")
-        self._bounds = np.concatenate(([0], np.cumsum(np.bincount(task, minlength=count))))
+        if "jobs of tasks" not in columns.known:
+            columns.known["jobs of tasks"] = _by_task(narrow(columns.jobs.task), len(columns.tasks))
+        self._order, self._bounds = columns.known["jobs of tasks"]
 
     def rows(self, task: str) -> Ints:
         """Return the rows of the jobs of `task`, in the order of the record."""
         if task not in self.numbers:
             return np.zeros(0, np.int64)
         begin, end = self._bounds[self.numbers[task] :][:2]
-        found: Ints = self._order[begin:end]
+        found: Ints = self._order[begin:end].astype(np.int64)
         return found
+
+
+def _by_task(task: NDArray[Any], count: int) -> tuple[NDArray[Any], Ints]:
+    """Return the rows of the jobs, task by task, and where those of each task begin; in little memory besides."""
+    # stable and, on 16 bits, a radix sort: linear in the jobs
+    task = task.astype(np.uint16, copy=False) if count < 1 << 16 else task
+    counts = [np.bincount(task[part], minlength=count) for part in spans(len(task))]
+    bounds = np.concatenate(([0], np.cumsum(sum(counts, np.zeros(count, np.int64)))))
+    order, places = np.empty(len(task), np.uint32 if len(task) < 1 << 32 else np.int64), bounds[:-1].copy()
+    for part, own in zip(spans(len(task)), counts, strict=True):
+        rows = np.argsort(task[part], kind="stable")
+        order[np.repeat(places - np.cumsum(own) + own, own) + np.arange(len(rows))] = rows + part.start
+        places += own
+    return order, bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,6 +110,10 @@ class Record:
     def rows(self, task: str) -> Ints:
         """Return the rows of the jobs of `task`, in the order of the record."""
         return self._tasks.rows(task)
+
+    def forget(self) -> None:
+        """Drop the index of jobs by frame, which takes as much memory as two columns of the jobs it was used for."""
+        self._frames.clear()
 
     def _done(self, task: str) -> Ints:
         rows = self.rows(task)
@@ -194,7 +212,7 @@ class Record:
         columns, notes, jobs = self.columns, self.columns.instants, self.columns.jobs
         gone = []
         if path[0] in columns.subjects:
-            about = np.flatnonzero(notes.subject == columns.subjects.index(path[0]))
+            about = columns.instants_of(path[0])
             drops = [code for code in np.unique(notes.kind[about]).tolist() if columns.kind(code) == "drop"]
             gone.append(notes.frame[about[np.isin(notes.kind[about], drops)]])
         for task in path[1:]:

@@ -6,9 +6,9 @@ index.  Nothing is copied or checked here: the creator of columns must ensure ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from socsched.units import format_duration
 
@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from socsched.trace.stored import Stored
+
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
+MAGIC = b"SOCTRC3\n"
+"""First bytes of a file of columns, and its last."""
 CLOCK = "clock_hz."
 """Prefix, before an engine's name, of counters of its clock if that changes."""
 FOREIGN = "foreign_gbps."
@@ -138,7 +142,7 @@ class InstantColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """The full record except for `Trace.details`.
+    """The full record except for `Trace.details`; the columns of a long one are in a file (`stored`), read in parts.
 
     `reads[i]` lists the producers that jobs of `tasks[i]` sample.  `counters` maps a name to the times (int64) and
     values (float64) of its steps, `releases` a sensor or timer to the release times of its frames.
@@ -157,6 +161,9 @@ class Columns:
     lane_sets: tuple[tuple[int, ...], ...] = ()
     kinds: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    stored: Stored | None = None
+    known: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What was derived from the columns and is needed again, by its function."""
     _lanes: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
 
     def lanes(self, code: int) -> tuple[int, ...]:
@@ -167,6 +174,71 @@ class Columns:
             lanes_of_code = self.lane_sets[-1 - code] if code < 0 else tuple(lane for lane in bits if code >> lane & 1)
             self._lanes[code] = lanes_of_code
         return lanes_of_code
+
+    def forget(self) -> None:
+        """Drop what is kept of a file and was derived from it: it is read and made again."""
+        self.known.clear()
+        if self.stored is not None:
+            self.stored.file.forget()
+
+    def steps(self, counter: str) -> Iterator[tuple[Ints, Floats]]:
+        """Yield the times and values of a counter, a long one in parts; nothing for an unknown one."""
+        if self.stored is not None:
+            yield from self.stored.steps(counter)
+        elif counter in self.counters:
+            yield self.counters[counter]
+
+    def varies(self, counter: str) -> bool:
+        """Return whether a counter ever changes its value."""
+        if self.stored is not None:
+            return self.stored.counters[counter].least != self.stored.counters[counter].most
+        values = self.counters[counter][1]
+        return len(values) > 0 and bool((values != values[0]).any())
+
+    def slices_between(self, begin: int, end: int) -> Ints:
+        """Return the slices that overlap a window or touch it, as rows."""
+        import numpy as np
+
+        slices, rows = self.slices, [slice(0, len(self.slices))]
+        if self.stored is not None:
+            rows = self.stored.blocks_between("slices", begin, end)
+        parts = [np.zeros(0, np.int64)]
+        for part in rows:
+            inside = (slices.start_ns[part] <= end) & (slices.end_ns[part] >= begin)
+            parts.append(np.flatnonzero(inside) + part.start)
+        return np.concatenate(parts)
+
+    def instants_of(self, subject: str, last: bool = False) -> Ints:
+        """Return the instants of a subject, as rows; of the last one with this name, or of the first."""
+        import numpy as np
+
+        if "instants by subject" not in self.known:
+            order = np.argsort(np.asarray(self.instants.subject), kind="stable")
+            ends = np.searchsorted(self.instants.subject[order], np.arange(len(self.subjects) + 1))
+            self.known["instants by subject"] = order, ends
+        order, ends = self.known["instants by subject"]
+        if subject not in self.subjects:
+            return np.zeros(0, np.int64)
+        number = len(self.subjects) - 1 - self.subjects[::-1].index(subject) if last else self.subjects.index(subject)
+        found: Ints = order[ends[number] : ends[number + 1]]
+        return found
+
+    def slices_of(self, job: int) -> Ints:
+        """Return the slices of a job in order of time, as rows."""
+        import numpy as np
+
+        slices, jobs = self.slices, self.jobs
+        if self.stored is not None:
+            end = int(jobs.finish_ns[job])
+            rows = self.slices_between(int(jobs.activation_ns[job]), end if end >= 0 else 1 << 62)
+            own: Ints = rows[slices.job[rows] == job]
+            return own
+        if "slices_of" not in self.known:
+            order = np.lexsort((slices.start_ns, slices.job))
+            self.known["slices_of"] = order, np.searchsorted(slices.job[order], np.arange(len(jobs) + 1))
+        order, bounds = self.known["slices_of"]
+        found: Ints = order[bounds[job] : bounds[job + 1]]
+        return found
 
     def kind(self, code: int) -> str:
         """Return the kind of an entry of `InstantColumns.kind`."""

@@ -1,29 +1,32 @@
-"""Trace files: JSON with record fields as columns and names by number, gzipped if the file name ends in ``.gz``.
+"""Trace files: tables in blocks (`blocks`), behind them names and where the blocks are, as gzipped JSON.
 
-A column of whole numbers is ``{"count", "start", "type", "data"}``: base64 of the differences from entry to entry,
-little-endian in the narrowest type that holds them (``i1`` to ``i8``), after the first entry, `start`.  Without `data`
-all differences are 0.  Counter values are base64 of float64.  Reading returns an equal trace, except that tuples and
-arrays in `Trace.details` become lists.  Files of version 1, with plain lists, can be read too.
+The file ends with the length of that JSON (8 bytes, little-endian) and the eight bytes it begins with.  Reading returns
+an equal trace, except that tuples and arrays in `Trace.details` become lists.  Files of version 2 are read too: JSON
+(gzipped or not) with a column as ``{"count", "start", "type", "data"}``: base64 of the differences from entry to entry,
+little-endian in the narrowest type that holds them (``i1`` to ``i8``), after the first entry, `start`; without `data`
+all differences are 0.  Their counter values are base64 of float64.
 """
 
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-from socsched.descriptor.limits import MOST_NS, Amount, Count, Json, Lane, Ns, Real, Rows, Text
+from socsched.descriptor.limits import MOST_NS, Amount, Bits, Count, Json, Lane, Ns, Real, Rows, Text
 from socsched.errors import DescriptorError, InputError
-from socsched.files import file_digest, gzipped, write_file
-from socsched.trace.trace import Instant, Job, Slice, Trace
+from socsched.files import file_digest, gzipped, replacing
+from socsched.trace.columns import MAGIC
+from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from socsched.trace.columns import Columns, Floats, Ints
+    from socsched.trace.columns import Columns, Ints
+    from socsched.trace.stored import Stored
 
 
 # Consistency of a result folder: made.json lists the files written together, each with its sha256.
@@ -213,47 +216,140 @@ class ResultDocument(TypedDict):
 
 
 FORMAT = "socsched-trace"
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
+_COPIED = 1 << 20
+_LEAST = 10
 _NAMES = ("tasks", "engines", "names", "subjects", "kinds", "texts")
 MOST_BYTES = 2**31
-_LEVEL = 4
-"""Compression level: higher ones take several times as long for a few per cent."""
+_LEVEL = 6
 
 
 def save(trace: Trace, path: str | Path) -> None:
     """Write `trace` to `path`; the same trace gives the same bytes."""
-    text = json.dumps(_written(trace), separators=(",", ":"), allow_nan=False, default=_plain)
-    data = text.encode()
-    write_file(path, gzipped(data, _LEVEL) if str(path).endswith(".gz") else data)
+    from socsched.trace.stored import Stored
+
+    columns = trace.columns
+    with replacing(path) as file:
+        stored = columns.stored
+        if stored is None:
+            stored = Stored.of(columns, file)
+        else:
+            for at in range(0, stored.file.end, _COPIED):
+                file.write(stored.file.read(at, min(_COPIED, stored.file.end - at)))
+        index = json.dumps(_index(trace, columns, stored), separators=(",", ":"), allow_nan=False, default=_plain)
+        data = gzipped(index.encode(), _LEVEL)
+        file.write(data + len(data).to_bytes(8, "little") + MAGIC)
+
+
+def _index(trace: Trace, columns: Columns, stored: Stored) -> dict[str, Any]:
+    index: dict[str, Any] = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
+    index |= {"kind": trace.kind, "duration_ns": trace.duration_ns, "seed": trace.seed}
+    index |= {name: list(getattr(columns, name)) for name in _NAMES}
+    index |= {"reads": [list(names) for names in columns.reads], "lane_sets": [list(s) for s in columns.lane_sets]}
+    index |= {"sources": list(stored.sources), "meter": stored.meter}
+    index["counters"] = {name: list(counter) for name, counter in stored.counters.items()}
+    index["tables"] = {
+        name: {
+            "blocks": [(b.offset, b.size, b.rows, b.begin, b.end) for b in table.blocks],
+            "bounds": {column: table.bounds[column] for column in table.layout.columns} if table.blocks else {},
+            "late": [
+                (number, row, *(late[column] for column in table.layout.columns))
+                for number, rows in table.late.items()
+                for row, late in rows.items()
+            ],
+        }
+        for name, table in stored.tables.items()
+    }
+    return index | {"details": {str(frame): found for frame, found in trace.details.items()}}
 
 
 def load(path: str | Path) -> Trace:
-    """Read a trace written by `save`; raise InputError if it is missing, damaged, or of another kind or version."""
-    from socsched.bounded import allowance, gunzip, read_bytes
+    """Read a trace written by `save`; raise InputError if it is missing, damaged, or of another kind or version.
+
+    The columns of a long one stay in the file, which must not be changed in place while they are in use.
+    """
+    from socsched.bounded import allowance, open_file, read_bytes
+
+    hint = "give a trace written by `socsched simulate` or `socsched run`"
+    file = open_file(path, "trace", hint)
+    if file.read(len(MAGIC)) != MAGIC:
+        file.close()
+        raw = read_bytes(path, "trace", hint, MOST_BYTES)
+        return _parsed(raw, str(path), hint, allowance(len(raw)), {"2": (_File, _read)})
+    size = file.seek(-8 - len(MAGIC), 2)
+    length = int.from_bytes(file.read(8), "little")
+    if file.read() != MAGIC or not 0 < length <= size - len(MAGIC):
+        raise InputError(f"{path}: damaged trace: its end is missing", "record it again")
+    file.seek(size - length)
+    raw, end = file.read(length), size - length
+    return _parsed(
+        raw, str(path), hint, allowance(length), {"3": (_Index, lambda data, _: _open(data, file, path, end))}
+    )
+
+
+_Reader = Callable[[Mapping[str, Any], "_Room"], Trace]
+
+
+def _parsed(raw: bytes, path: str, hint: str, most: int, readers: Mapping[str, tuple[Any, _Reader]]) -> Trace:
+    from socsched.bounded import gunzip
     from socsched.descriptor.json_file import JsonFile
 
-    hint = "give a trace.json written by `socsched simulate` or `socsched run`"
-    raw = read_bytes(path, "trace", hint, MOST_BYTES)
-    most = allowance(len(raw))
     try:
         text = gunzip(raw, most) if raw[:2] == b"\x1f\x8b" else raw
-        source = JsonFile(text, str(path), hint, most // 16)
+        source = JsonFile(text, path, hint, most // 16)
     except (ValueError, DescriptorError) as error:
         raise InputError(f"{path}: is not a trace: {error}", hint) from None
     data = source.data
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InputError(f"{path}: is not a trace: expected an object with format {FORMAT!r}", hint)
-    readers = {SCHEMA_VERSION: (_read, _File), "1": (_read_1, _File1)}
     version = data.get("schema_version")
     if not isinstance(version, str) or version not in readers:
-        expected = f"is not the expected {SCHEMA_VERSION!r}"
-        raise InputError(f"{path}: trace version {version!r:.40} {expected}", "record it again")
-    reader, kind = readers[version]
+        expected = f"is not the expected {', '.join(map(repr, readers))}"
+        again = "record it again: `socsched simulate PLAN.json -o DIR`, or `run` with the same options"
+        raise InputError(f"{path}: trace version {version!r:.40} {expected}", again)
+    kind, reader = readers[version]
     try:
         source.load(kind)
         return reader(data, _Room(most // 8))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, DescriptorError) as error:
         raise InputError(f"{path}: damaged trace: {type(error).__name__}: {error}", "record it again") from None
+
+
+def _open(data: Mapping[str, Any], file: BinaryIO, path: str | Path, end: int) -> Trace:
+    """Return the trace of an index; ValueError unless its blocks lie one behind another in the file."""
+    from socsched.trace.blocks import BLOCK, Block
+    from socsched.trace.stored import Counter, Meter, Stored
+
+    stored = Stored(file, str(path), end)
+    for name, table in stored.tables.items():
+        found, fields = data["tables"][name], table.layout.columns
+        table.blocks = [Block(*block) for block in found["blocks"]]
+        table.bounds = {field: tuple(found["bounds"][field]) for field in fields} if table.blocks else {}
+        for number, row, *values in found["late"]:
+            if not 0 <= row < table.blocks[number].rows:
+                raise ValueError(f"{name}: a late row beyond its block")
+            table.late.setdefault(number, {})[row] = dict(zip(fields, values, strict=True))
+    blocks = sorted((b for table in stored.tables.values() for b in table.blocks), key=lambda b: b.offset)
+    after = len(MAGIC)
+    for block in blocks:
+        # a block has at least its sizes, so that a small file cannot claim many rows
+        if block.offset < after or block.size < _LEAST or not 0 < block.rows <= BLOCK:
+            raise ValueError("blocks that overlap, are empty or too long")
+        after = block.offset + block.size
+    if after > end:
+        raise ValueError("blocks beyond the end of the file")
+    stored.sources = tuple(data["sources"])
+    stored.meter = Meter(*data["meter"]) if data["meter"] else None
+    stored.counters = {name: Counter(*counter) for name, counter in data["counters"].items()}
+    if any(counter.table not in ("meters", "queues", "counters") for counter in stored.counters.values()):
+        raise ValueError("a counter in no table")
+    if stored.meter is None and any(counter.table == "meters" for counter in stored.counters.values()):
+        raise ValueError("power without its meter")
+    names = {name: tuple(map(str, data[name])) for name in _NAMES}
+    columns = stored.columns(names | {name: tuple(map(tuple, data[name])) for name in ("reads", "lane_sets")})
+    _check(columns)
+    details = {int(frame): found for frame, found in data["details"].items()}
+    return Trace.from_columns(data["kind"], data["duration_ns"], data["seed"], columns, details)
 
 
 class _Room:
@@ -288,9 +384,7 @@ class _Head:
 
 
 @dataclass(frozen=True, slots=True)
-class _File(_Head):
-    """A file of version 2, as a schema for pydantic."""
-
+class _Named(_Head):
     tasks: Annotated[tuple[Text, ...], Rows]
     engines: Annotated[tuple[Text, ...], Rows]
     names: Annotated[tuple[Text, ...], Rows]
@@ -299,6 +393,12 @@ class _File(_Head):
     texts: Annotated[tuple[Text, ...], Rows]
     reads: Annotated[tuple[tuple[Text, ...], ...], Rows]
     lane_sets: Annotated[tuple[tuple[Lane, ...], ...], Rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _File(_Named):
+    """A file of version 2, as a schema for pydantic."""
+
     jobs: _Table
     slices: _Table
     instants: _Table
@@ -307,50 +407,20 @@ class _File(_Head):
 
 
 @dataclass(frozen=True, slots=True)
-class _File1(_Head):
-    """A file of version 1."""
-
-    names: Annotated[tuple[Text, ...], Rows]
-    lanes: Annotated[tuple[tuple[Lane, ...], ...], Rows]
-    samples: Annotated[tuple[tuple[tuple[Count, Amount], ...], ...], Rows]
-    jobs: Mapping[Text, Annotated[tuple[Amount, ...], Rows]]
-    slices: Mapping[Text, Annotated[tuple[Amount, ...], Rows]]
-    instants: Annotated[tuple[tuple[Amount, Count, Count, Amount, Text], ...], Rows]
-    releases: Mapping[Text, Annotated[tuple[Ns, ...], Rows]]
-    counters: Mapping[Text, tuple[Annotated[tuple[Ns, ...], Rows], Annotated[tuple[Real, ...], Rows]]]
+class _Blocks:
+    blocks: Annotated[tuple[tuple[Count, Count, Count, Amount, Amount], ...], Rows]
+    bounds: Mapping[Text, tuple[Bits, Bits]]
+    late: Annotated[tuple[tuple[Bits, ...], ...], Rows]
 
 
-def _written(trace: Trace) -> dict[str, Any]:
-    columns = trace.columns
-    table: dict[str, Any] = {"format": FORMAT, "schema_version": SCHEMA_VERSION}
-    table |= {"kind": trace.kind, "duration_ns": trace.duration_ns, "seed": trace.seed}
-    table |= {name: list(getattr(columns, name)) for name in _NAMES}
-    table |= {"reads": [list(names) for names in columns.reads], "lane_sets": [list(s) for s in columns.lane_sets]}
-    for name in ("jobs", "slices", "instants"):
-        record = getattr(columns, name)
-        table[name] = {field: _packed(getattr(record, field)) for field in type(record).__slots__}
-    steps = {name: [_packed(times), _packed_floats(values)] for name, (times, values) in columns.counters.items()}
-    releases = {name: _packed(times) for name, times in columns.releases.items()}
-    details = {str(frame): found for frame, found in trace.details.items()}
-    return table | {"counters": steps, "releases": releases, "details": details}
+@dataclass(frozen=True, slots=True)
+class _Index(_Named):
+    """What is behind the blocks of a file of version 3."""
 
-
-def _packed(column: Ints) -> dict[str, Any]:
-    import numpy as np
-
-    if not len(column):
-        return {"count": 0, "start": 0}
-    packed: dict[str, Any] = {"count": len(column), "start": int(column[0])}
-    steps = np.diff(column)
-    low, high = (int(steps.min()), int(steps.max())) if len(steps) else (0, 0)
-    if low or high:
-        size = next(size for size in (1, 2, 4, 8) if -(1 << 8 * size - 1) <= low and high < 1 << 8 * size - 1)
-        packed |= {"type": f"i{size}", "data": b64encode(steps.astype(f"<i{size}").tobytes()).decode()}
-    return packed
-
-
-def _packed_floats(values: Floats) -> str:
-    return b64encode(values.astype("<f8", copy=False).tobytes()).decode()
+    sources: Annotated[tuple[Text, ...], Rows]
+    meter: tuple[Real, Real, Real] | None
+    counters: Mapping[Text, tuple[Text, Count, Real | None, Real, Real]]
+    tables: Mapping[Text, _Blocks]
 
 
 def _read(data: Mapping[str, Any], room: _Room) -> Trace:
@@ -368,10 +438,6 @@ def _read(data: Mapping[str, Any], room: _Room) -> Trace:
             _column(times, room),
             np.frombuffer(b64decode(values, validate=True), "<f8").astype(np.float64),
         )
-        if not np.isfinite(counters[name][1]).all():
-            raise ValueError(f"counter {name}: finite values expected")
-        if len(counters[name][0]) != len(counters[name][1]):
-            raise ValueError(f"counter {name}: as many times as values expected")
     releases = {name: _column(times, room) for name, times in data["releases"].items()}
     columns = Columns(**parts, counters=counters, releases=releases)
     _check(columns)
@@ -395,29 +461,34 @@ def _column(packed: Mapping[str, Any], room: _Room) -> Ints:
 
 
 def _check(columns: Columns) -> None:
-    """Raise ValueError unless columns have equal lengths and every index is valid."""
+    """Raise ValueError unless columns have equal lengths and every index is valid.
+
+    Of columns in a file this is what the file states: their blocks are checked against that when they are read.
+    """
     import numpy as np
 
+    from socsched.trace.blocks import spans
     from socsched.trace.columns import MARKS, STATUS
 
     jobs, slices, notes = columns.jobs, columns.slices, columns.instants
     for record in (jobs, slices, notes):
         for field in type(record).__slots__:
-            column = getattr(record, field)
             # lanes are a mask of 63 bits; differences that do not fit 64 bits wrap around
             most = 2**63 - 1 if field == "lanes" else MOST_NS
-            if len(column) and not -most <= int(column.min()) <= int(column.max()) <= most:
-                raise ValueError(f"{field}: numbers from {-most} to {most} expected")
-    for times in (*columns.releases.values(), *(steps for steps, _ in columns.counters.values())):
-        if len(times) and not 0 <= int(times.min()) <= int(times.max()) <= MOST_NS:
-            raise ValueError(f"times from 0 to {MOST_NS} expected")
+            _within(getattr(record, field), field, -most, most + 1)
+    for times in columns.releases.values():
+        _within(times, "times", 0, MOST_NS + 1)
+    for name in columns.counters if columns.stored is None else ():
+        times, values = columns.counters[name]
+        _within(times, "times", 0, MOST_NS + 1)
+        if not np.isfinite(values).all() or len(times) != len(values):
+            raise ValueError(f"counter {name}: as many times as finite values expected")
     for record, besides in ((jobs, {"frames"}), (slices, set()), (notes, set())):
         lengths = {len(getattr(record, field)) for field in type(record).__slots__ if field not in besides}
         if len(lengths) > 1:
             raise ValueError(f"columns of different lengths: {sorted(lengths)}")
     if len(columns.reads) != len(columns.tasks):
         raise ValueError(f"{len(columns.tasks)} tasks, but reads of {len(columns.reads)}")
-    worded = notes.kind < 0
     for name, numbers, low, end in (
         ("task", jobs.task, 0, len(columns.tasks)),
         ("status", jobs.status, 0, len(STATUS)),
@@ -428,49 +499,22 @@ def _check(columns: Columns) -> None:
         ("lanes", slices.lanes, -len(columns.lane_sets), 1 << 63),
         ("subject", notes.subject, 0, len(columns.subjects)),
         ("kind", notes.kind, -len(columns.kinds), len(MARKS)),
-        ("text", notes.value[worded], 0, len(columns.texts)),
     ):
-        if len(numbers) and not low <= int(numbers.min()) <= int(numbers.max()) < end:
-            raise ValueError(f"an index of no {name}")
-    counts = np.array([len(names) for names in columns.reads] or [0])[jobs.task] if len(jobs) else jobs.task
-    if (jobs.sampled + counts)[jobs.sampled >= 0].max(initial=0) > len(jobs.frames):
-        raise ValueError("a job with missing sampled frames")
+        _within(numbers, f"an index of no {name}", low, end)
+    if columns.kinds:
+        for part in spans(len(notes)):
+            _within(notes.value[part][notes.kind[part] < 0], "an index of no text", 0, len(columns.texts))
+    if len(jobs) and jobs.sampled.max() >= 0:
+        counts = np.array([len(names) for names in columns.reads])
+        for part in spans(len(jobs)):
+            begins = jobs.sampled[part]
+            if (begins + counts[jobs.task[part]])[begins >= 0].max(initial=0) > len(jobs.frames):
+                raise ValueError("a job with missing sampled frames")
 
 
-_JOB_1 = ("frame", "activation_ns", "deadline_ns", "start_ns", "finish_ns", "exec_ns", "blocking_ns", "preemptions")
-_SLICE_1 = ("job", "start_ns", "end_ns")
-
-
-def _read_1(data: Mapping[str, Any], room: _Room) -> Trace:
-    names: list[str] = data["names"]
-    lanes = [tuple(entry) for entry in data["lanes"]]
-    samples = [{names[name]: frame for name, frame in entry} for entry in data["samples"]]
-    trace = Trace(
-        kind=data["kind"],
-        duration_ns=data["duration_ns"],
-        seed=data["seed"],
-        jobs=[
-            Job(names[task], status=names[status], sampled=samples[sample], **row)
-            for task, status, sample, row in _rows(data["jobs"], ("task", "status", "sampled"), _JOB_1)
-        ],
-        slices=[
-            Slice(names[engine], lanes[lane], name=names[name], **row)
-            for engine, lane, name, row in _rows(data["slices"], ("engine", "lanes", "name"), _SLICE_1)
-        ],
-        instants=[Instant(t, names[kind], names[of], frame, text) for t, kind, of, frame, text in data["instants"]],
-        releases={name: list(times) for name, times in data["releases"].items()},
-        counters={name: list(zip(*columns, strict=True)) for name, columns in data["counters"].items()},
-        details={int(frame): found for frame, found in data["details"].items()},
-    )
-    _check(trace.columns)
-    return trace
-
-
-def _rows(table: Mapping[str, Any], numbered: tuple[str, ...], plain: tuple[str, ...]) -> Iterable[Any]:
-    """Return, for each row, the values of the numbered columns, and the plain ones as a mapping."""
-    rows = zip(*(table[name] for name in plain), strict=True)
-    named = (dict(zip(plain, row, strict=True)) for row in rows)
-    return zip(*(table[name] for name in numbered), named, strict=True)
+def _within(numbers: Ints, what: str, low: int, end: int) -> None:
+    if len(numbers) and not low <= int(numbers.min()) <= int(numbers.max()) < end:
+        raise ValueError(f"{what}: numbers from {low} to {end - 1} expected")
 
 
 def _plain(value: Any) -> Any:

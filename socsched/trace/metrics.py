@@ -8,6 +8,7 @@ value that at least p per cent of the values do not exceed); a statistic without
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from socsched.trace.chains import Fates, Record
-    from socsched.trace.columns import Columns, Ints
+    from socsched.trace.columns import Columns, Floats, Ints
     from socsched.trace.io import (
         Ages,
         ChainDocument,
@@ -98,6 +99,7 @@ def _chain_figures(record: Record, chain: ChainResult) -> ChainDocument:
     arrivals = record.arrivals(chain)
     fates = record.fates(chain, arrivals)
     response, ages = fates.response_ns, record.ages(chain, arrivals)
+    record.forget()
     return {
         "released": len(fates.release_ns),
         "completed": len(response),
@@ -133,14 +135,14 @@ def tasks_of(columns: Columns, plan: Plan) -> list[str]:
 
     known = dict.fromkeys(task.name for task in plan.tasks)
     if set(columns.tasks) - known.keys():
-        seen, first = np.unique(columns.jobs.task, return_index=True)
+        seen, first = np.unique(np.asarray(columns.jobs.task), return_index=True)
         known |= dict.fromkeys(columns.tasks[number] for number in seen[np.argsort(first)].tolist())
     return list(known)
 
 
 def _stage_figures(columns: Columns, rows: Ints) -> StageDocument:
     jobs = columns.jobs
-    done = jobs.exec_ns[rows[jobs.status[rows] == DONE]]
+    done = jobs.exec_ns[rows[jobs.status[rows] == DONE]] if len(rows) else rows
     return {
         "jobs": len(done),
         "exec_ns": cast("ExecutionTimes", _summary(done, EXEC)),
@@ -153,24 +155,25 @@ def busy_ns(columns: Columns, plan: Plan) -> dict[str, tuple[int, ...]]:
     """Return the busy time of each engine, summed over lanes, at each of its operating points."""
     import numpy as np
 
+    from socsched.trace.blocks import spans
     from socsched.trace.convert import encode_values
 
     slices = columns.slices
-    codes, places = encode_values(slices.lanes)
-    counts = np.array([len(columns.lanes(code)) for code in codes.tolist()] or [0], np.int64)
-    held = counts[places]
     levels = {engine.id: [point.clock_hz for point in engine.levels] for engine in plan.engines}
-    found = {}
-    for number, name in enumerate(columns.engines):
-        rows = slices.engine == number
-        begins, ends, lanes = slices.start_ns[rows], slices.end_ns[rows], held[rows]
-        whole, known = int(((ends - begins) * lanes).sum()), levels.get(name, [])
-        slower = []
-        for clock in known[:-1]:
-            before, after = _time_at(columns, name, clock, begins), _time_at(columns, name, clock, ends)
-            slower.append(int(((after - before) * lanes).sum()))
-        found[name] = (*slower, whole - sum(slower))
-    return found
+    whole = dict.fromkeys(columns.engines, 0)
+    slower = {name: [0] * len(levels.get(name, [])[:-1]) for name in columns.engines}
+    for part in spans(len(slices)):
+        codes, places = encode_values(slices.lanes[part])
+        held = np.array([len(columns.lanes(code)) for code in codes.tolist()], np.int64)[places]
+        begin, end, on = slices.start_ns[part], slices.end_ns[part], slices.engine[part]
+        for number, name in enumerate(columns.engines):
+            rows = on == number
+            begins, ends, lanes = begin[rows], end[rows], held[rows]
+            whole[name] += int(((ends - begins) * lanes).sum())
+            for place, clock in enumerate(levels.get(name, [])[:-1]):
+                before, after = _time_at(columns, name, clock, begins), _time_at(columns, name, clock, ends)
+                slower[name][place] += int(((after - before) * lanes).sum())
+    return {name: (*slower[name], whole[name] - sum(slower[name])) for name in columns.engines}
 
 
 def _time_at(columns: Columns, engine: str, clock_hz: int, instants: Ints) -> Ints:
@@ -211,21 +214,38 @@ class Steps:
     def __init__(self, columns: Columns, name: str, end: int) -> None:
         import numpy as np
 
-        times, values = columns.counters.get(name, (np.zeros(0, np.int64), np.zeros(0)))
-        edges = np.concatenate(([0], np.minimum(times[1:], end), [end]))
-        widths = np.diff(edges)[: len(values)]
-        held = widths > 0
-        self.held, self.duration = values[held], end
-        # cumsum adds sequentially on every machine, so the figure is the same everywhere
-        self.integral = float(np.cumsum(self.held * widths[held])[-1]) if len(self.held) else 0.0
+        self.duration, self.integral, self.most = end, 0.0, -math.inf
+        begin, last = 0, math.nan
+        for times, values in columns.steps(name):
+            if not len(times):
+                continue
+            # the last value of the part before is held until this part begins; at first, from 0 on
+            first = math.isnan(last)
+            held = values if first else np.concatenate(([last], values))
+            edges = np.concatenate(([begin], np.minimum(times[first:], end)))
+            self._add(held[:-1], np.diff(edges))
+            begin, last = int(edges[-1]), float(held[-1])
+        if not math.isnan(last):
+            self._add(np.array([last]), np.array([end - begin]))
+
+    def _add(self, values: Floats, widths: Ints) -> None:
+        import numpy as np
+
+        lasting = widths > 0
+        if lasting.any():
+            values = values[lasting]
+            # cumsum adds sequentially on every machine, so the figure is the same everywhere
+            terms = np.concatenate(([self.integral], values * widths[lasting]))
+            self.integral = float(np.cumsum(terms)[-1])
+            self.most = max(self.most, float(values.max()))
 
     def mean(self) -> float | None:
         """Return the mean over the whole time, None without a counter."""
-        return round(self.integral / self.duration, 6) if len(self.held) else None
+        return round(self.integral / self.duration, 6) if self.most > -math.inf else None
 
     def peak(self) -> float | None:
         """Return the largest value held for a nonzero time, None without a counter."""
-        return round(float(self.held.max()), 6) if len(self.held) else None
+        return round(self.most, 6) if self.most > -math.inf else None
 
     def level(self) -> tuple[float, float] | None:
         """Return mean and peak, None without a counter."""
@@ -234,7 +254,7 @@ class Steps:
 
     def energy_mj(self) -> float | None:
         """Return the integral of a counter in mW, None without a counter."""
-        return round(self.integral / 1e9, 6) if len(self.held) else None
+        return round(self.integral / 1e9, 6) if self.most > -math.inf else None
 
 
 def _summary(values: ArrayLike, wanted: Sequence[str]) -> dict[str, int | None]:
@@ -271,7 +291,8 @@ def count_abandoned(trace: Trace) -> dict[str, dict[str, int]]:
 
     columns, found = trace.columns, dict[str, dict[str, int]]()
     for reason, code in REASONS.items():
-        subjects, counts = np.unique(columns.instants.subject[columns.instants.kind == code], return_counts=True)
+        concerned = columns.instants.subject[columns.instants.kind == code]
+        subjects, counts = np.unique(concerned, return_counts=True)
         for subject, count in zip(subjects.tolist(), counts.tolist(), strict=True):
             found.setdefault(columns.subjects[subject], dict.fromkeys(REASONS, 0))[reason] += count
     return {name: found[name] for name in columns.tasks if name in found}

@@ -218,10 +218,6 @@ class Places:
         self.columns, self.plan = columns, plan
         self.tasks = {task.name: task for task in plan.tasks}
         self.engines = {engine.id: engine for engine in plan.engines}
-        slices = columns.slices
-        order = np.lexsort((slices.start_ns, slices.job))
-        self._by_job: Ints = order
-        self._bounds = np.searchsorted(slices.job[order], np.arange(len(columns.jobs) + 1))
         self._segments: dict[int, dict[int, Segment]] = {}
         self._numbers = {task.name: number for number, task in enumerate(plan.tasks)}
         self._slow = {name: _slowdowns(columns, name) for name in self.engines}
@@ -229,24 +225,30 @@ class Places:
 
     def piece(self, row: int) -> Piece:
         """Return a slice by its row."""
+        return self.pieces(np.array([row]))[0]
+
+    def pieces(self, rows: Ints) -> list[Piece]:
+        """Return slices by their rows."""
         columns, slices = self.columns, self.columns.slices
-        mask = int(slices.lanes[row])
-        if mask < 0:
-            mask = sum(1 << lane for lane in columns.lanes(mask))
-        names = columns.engines[int(slices.engine[row])], mask, columns.names[int(slices.name[row])]
-        return Piece(row, int(slices.job[row]), *names, int(slices.start_ns[row]), int(slices.end_ns[row]))
+        fields = (slices.job, slices.engine, slices.lanes, slices.name, slices.start_ns, slices.end_ns)
+        listed = zip(rows.tolist(), *(column[rows].tolist() for column in fields), strict=True)
+        return [
+            Piece(
+                row, job, columns.engines[engine],
+                mask if mask >= 0 else sum(1 << lane for lane in columns.lanes(mask)), columns.names[name], begin, end,
+            )
+            for row, job, engine, mask, name, begin, end in listed
+        ]  # fmt: skip
 
     def of(self, job: int) -> list[Piece]:
         """Return the slices of a job in order, except those in which it only kept its lanes."""
-        rows = self._by_job[self._bounds[job] : self._bounds[job + 1]].tolist()
-        return [piece for piece in map(self.piece, rows) if piece.name != WAIT]
+        return [piece for piece in self.pieces(self.columns.slices_of(job)) if piece.name != WAIT]
 
     def between(self, begin: int, end: int, without: int) -> list[Piece]:
         """Return the slices of other jobs that overlap a window, in order of their start."""
-        slices = self.columns.slices
-        inside = (slices.start_ns < end) & (slices.end_ns > begin) & (slices.job != without)
-        pieces = [self.piece(row) for row in np.flatnonzero(inside).tolist()]
-        return sorted((p for p in pieces if p.end_ns > p.start_ns), key=lambda p: (p.start_ns, p.row))
+        pieces = self.pieces(self.columns.slices_between(begin, end))
+        inside = (p for p in pieces if p.start_ns < end and p.end_ns > begin and p.job != without)
+        return sorted((p for p in inside if p.end_ns > p.start_ns), key=lambda p: (p.start_ns, p.row))
 
     def task(self, job: int) -> Task | None:
         """Return the planned task of a job, None if it is not in this plan."""
@@ -319,8 +321,9 @@ class Places:
     def foreign(self, at: int) -> list[tuple[str, int]]:
         """Return the present foreign traffic: engine and demand (bytes/s)."""
         found = []
-        for name, (times, rates) in self.columns.counters.items():
+        for name in self.columns.counters:
             if name.startswith(FOREIGN):
+                times, rates = self.columns.counters[name]
                 place = int(np.searchsorted(times, at, side="right")) - 1
                 if place >= 0 and rates[place] > 0:
                     found.append((name.removeprefix(FOREIGN), round(float(rates[place]) * 1e9)))
@@ -328,8 +331,9 @@ class Places:
 
     def edges(self, engine: str, begin: int, end: int) -> Iterator[int]:
         """Yield the instants in a window at which an engine's state or foreign traffic changes."""
-        for name, (times, _) in self.columns.counters.items():
+        for name in self.columns.counters:
             if name == CLOCK + engine or name.startswith(FOREIGN):
+                times = self.columns.counters[name][0]
                 yield from (t for t in times.tolist() if begin < t < end)
         windows = [window[:2] for window in self._slow.get(engine, ())] + self._stalls.get(engine, [])
         yield from (t for window in windows for t in window if begin < t < end)
@@ -377,12 +381,10 @@ class Places:
 def _marks(columns: Columns, engine: str) -> list[tuple[int, int, int]]:
     """Return time, code and value of the instants of an engine, in order."""
     notes = columns.instants
-    if engine not in columns.subjects:
-        return []
     # a task may have the name of an engine: only engine events count
     codes = (FAULT_SLOW, FAULT_OVER, FAULT_STALL, THROTTLE, THROTTLE_OVER)
-    last = len(columns.subjects) - 1 - columns.subjects[::-1].index(engine)
-    rows = np.flatnonzero((notes.subject == last) & np.isin(notes.kind, codes))
+    rows = columns.instants_of(engine, last=True)
+    rows = rows[np.isin(notes.kind[rows], codes)]
     return [(int(notes.time_ns[r]), int(notes.kind[r]), int(notes.value[r])) for r in rows]
 
 
@@ -570,9 +572,8 @@ def instant(record: Record, subject: str, frame: int, kind: str) -> int | None:
 def instant_row(record: Record, subject: str, frame: int, kind: str) -> int | None:
     """Return the row of the first instant of a kind for a frame of a subject, None if there is none."""
     columns, notes = record.columns, record.columns.instants
-    if subject not in columns.subjects:
-        return None
-    about = np.flatnonzero((notes.subject == columns.subjects.index(subject)) & (notes.frame == frame))
+    about = columns.instants_of(subject)
+    about = about[notes.frame[about] == frame]
     return next((row for row in about.tolist() if columns.kind(int(notes.kind[row])) == kind), None)
 
 
@@ -616,8 +617,8 @@ class Waits:
     behind them.
     """
 
-    def __init__(self, places: Places) -> None:
-        self.places = places
+    def __init__(self, places: Places, record: Record) -> None:
+        self.places, self.record = places, record
 
     def parts(
         self,
@@ -667,7 +668,8 @@ class Waits:
     def _claimed(self, job: int) -> tuple[int, set[int]]:
         """Return the end of all earlier jobs of a job's task, and those still open at its activation."""
         jobs = self.places.columns.jobs
-        earlier = np.flatnonzero(jobs.task[:job] == jobs.task[job])
+        earlier = self.record.rows(self.places.columns.tasks[int(jobs.task[job])])
+        earlier = earlier[earlier < job]
         open_ = earlier[
             (jobs.status[earlier] == UNFINISHED)
             | ((jobs.finish_ns[earlier] > jobs.activation_ns[job]) & (jobs.status[earlier] != DROPPED))
@@ -828,7 +830,7 @@ class Why:
         self.record = Record(trace.columns, plan, trace.duration_ns)
         self.places = Places(self.record.columns, plan)
         self.paces = Paces(self.places, plan)
-        self.waits = Waits(self.places)
+        self.waits = Waits(self.places, self.record)
         self._ways: dict[str, Ways] = {}
 
     def chain(self, name: str | None = None) -> ChainResult:
@@ -1003,8 +1005,8 @@ class Why:
     def _restarted(self, carrier: Carrier) -> set[int]:
         """Return the slices of a job whose work was lost because their segment was restarted later."""
         columns, notes = self.record.columns, self.record.columns.instants
-        about = np.flatnonzero(notes.frame == columns.jobs.frame[carrier.row]).tolist()
-        about = [r for r in about if columns.subjects[int(notes.subject[r])] == carrier.task.name]
+        rows = columns.instants_of(carrier.task.name)
+        about = rows[notes.frame[rows] == columns.jobs.frame[carrier.row]].tolist()
         restarts = [r for r in about if columns.text(int(notes.kind[r]), int(notes.value[r])) == RESTARTED]
         kills = {int(notes.time_ns[r]) for r in restarts}
         if not kills:

@@ -192,8 +192,8 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "report": [
         ("report {root}/missing", "no results here"),
         ("report {root}/folder", "no results here"),
-        ("report {root}/notrace", "trace.json.gz"),
-        ("report {root}/badtrace", "trace.json.gz"),
+        ("report {root}/notrace", "trace.bin"),
+        ("report {root}/badtrace", "trace.bin"),
         ("report {root}/badplan", "plan.json"),
         ("report {root}/good -o {root}/report.pdf", "ends in one of .html"),
         ("report {root}/good --input {root}/folder", "--input and --topic state which frames"),
@@ -203,7 +203,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     ],
     "why": [
         ("why {root}/missing", "no results here"),
-        ("why {root}/badtrace", "trace.json.gz"),
+        ("why {root}/badtrace", "trace.bin"),
         ("why {root}/good --frame 0 --worst", "mutually exclusive"),
         ("why {root}/good --frame 99", "frames 0 to 2 were released"),
         ("why {root}/good --chain radar", "its chains: lidar-detection"),

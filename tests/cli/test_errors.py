@@ -55,9 +55,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (root / name).mkdir()
         for file in (root / "good").iterdir():
             (root / name / file.name).write_bytes(file.read_bytes())
-    (root / "notrace" / "trace.json.gz").unlink()
-    damaged = bytearray((root / "good" / "trace.json.gz").read_bytes())
-    (root / "badtrace" / "trace.json.gz").write_bytes(damaged[: len(damaged) // 2])
+    (root / "notrace" / "trace.bin").unlink()
+    damaged = bytearray((root / "good" / "trace.bin").read_bytes())
+    (root / "badtrace" / "trace.bin").write_bytes(damaged[: len(damaged) // 2])
     (root / "badplan" / "plan.json").write_bytes(b"{")
     for name in ("simulated", "measured"):
         (root / "two" / name).mkdir(parents=True)

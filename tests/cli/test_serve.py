@@ -176,6 +176,7 @@ def test_report_open_opens_page_and_trace(tmp_path: Path, monkeypatch: pytest.Mo
     readers[0].join(10)
     assert opened[0] == (out / "report.html").as_uri()
     assert opened[1].startswith("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:")
+    assert run(["report", str(out), "-o", str(out / "trace.pftrace"), "-q"]) == 0
     assert read == [(out / "trace.pftrace").read_bytes()]
 
 

@@ -74,9 +74,7 @@ def test_a_folder_gets_what_a_plan_would_leave(tmp_path: Path, capsys: pytest.Ca
     file, folder = write(tmp_path, policy="FP", horizon=300, tasks=tasks), tmp_path / "out"
     assert run(["simulate", str(file), "-o", str(folder)]) == 1
     assert "wrote" in capsys.readouterr().err
-    assert {"plan.json", "result.json", "trace.json.gz", "trace.pftrace", "report.html"} <= {
-        entry.name for entry in folder.iterdir()
-    }
+    assert {"plan.json", "result.json", "trace.bin", "report.html"} <= {entry.name for entry in folder.iterdir()}
     assert "<svg" in (folder / "report.html").read_text()
     assert run(["why", str(folder), "--chain", "1", "--json"]) == 1
     why = json.loads(capsys.readouterr().out)

@@ -50,7 +50,7 @@ END = 10_001
 def test_a_step_function_keeps_its_area_and_its_extremes(steps: list[tuple[int, float]], buckets: int) -> None:
     points = [(0, 1.0), *sorted({time: value for time, value in steps if time > 0}.items())]
     times, values = np.array([time for time, _ in points]), np.array([value for _, value in points])
-    found = charts.mean_steps(times, values, END, buckets)
+    found = charts.mean_steps([(times, values)], END, buckets)
     ends = [*(begin for begin, *_ in found[1:]), END]
     area = sum(value * (after - time) for (time, value), after in zip(points, [*times[1:].tolist(), END], strict=True))
     assert sum(b[1] * (end - b[0]) for b, end in zip(found, ends, strict=True)) == pytest.approx(area)
@@ -59,8 +59,11 @@ def test_a_step_function_keeps_its_area_and_its_extremes(steps: list[tuple[int, 
 
 
 def test_what_is_recorded_late_counts_from_the_start_and_nothing_is_nothing() -> None:
-    assert charts.mean_steps(np.array([500]), np.array([3.0]), 1000, 2) == [(0, 3.0, 3.0, 3.0), (500, 3.0, 3.0, 3.0)]
-    assert charts.mean_steps(np.array([], np.int64), np.array([]), 1000, 2) == []
+    assert charts.mean_steps([(np.array([500]), np.array([3.0]))], 1000, 2) == [
+        (0, 3.0, 3.0, 3.0),
+        (500, 3.0, 3.0, 3.0),
+    ]
+    assert charts.mean_steps([(np.array([], np.int64), np.array([]))], 1000, 2) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, END - 1), st.integers(0, 1000)), min_size=1, max_size=200), st.integers(1, 20))
@@ -126,11 +129,11 @@ def test_late_frames_keep_their_crosses_among_thousands() -> None:
 
 def test_a_quantity_shows_its_peak_and_its_levels() -> None:
     steps = np.array([0, 500, 501]), np.array([1000.0, 60_000.0, 1000.0])
-    figure = charts.quantity(steps, 1_000_000, 1e-3, "power [W]", [(15.0, "cap 15 W", "limit")], "Power")
+    figure = charts.quantity([steps], 1_000_000, 1e-3, "power [W]", [(15.0, "cap 15 W", "limit")], "Power")
     frame = charts.Frame(0, 1e-3, 60 * 1.14, 210)
     assert min(y for _, y in path(figure, "peak")) == pytest.approx(frame.y(60), abs=0.1)
     assert "cap 15 W" in figure
-    assert "cap" not in charts.quantity((np.array([], np.int64), np.array([])), 100, 1, "y", [], "nothing")
+    assert "cap" not in charts.quantity([(np.array([], np.int64), np.array([]))], 100, 1, "y", [], "nothing")
 
 
 def test_bars_are_to_scale_and_say_their_value() -> None:

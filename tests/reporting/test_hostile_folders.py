@@ -54,7 +54,7 @@ def report(simulated: Path, folder: Path, name: str, content: str | Path, capsys
         ("birdseye.png", Path("/dev/zero")),
         ("birdseye.png", "x" * 500_000),
         ("plan.json", Path("/dev/zero")),
-        ("trace.json.gz", Path("/dev/zero")),
+        ("trace.bin", Path("/dev/zero")),
     ],
     ids=lambda value: str(value)[:40],
 )

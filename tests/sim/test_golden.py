@@ -25,10 +25,11 @@ from socsched.sim.build import load_kernel
 from socsched.sim.simulate import run
 from socsched.trace.io import load as load_trace
 from socsched.trace.metrics import result
+from socsched.trace.perfetto import write_perfetto
 from socsched.trace.trace import Trace
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-FILES = ("trace.json.gz", "trace.pftrace", "result.json")
+FILES = ("trace.bin", "trace.pftrace", "result.json")
 BEGINNING = 40
 """So many of the first jobs, slices and instants are listed one by one."""
 
@@ -59,15 +60,16 @@ def left(case: str, implementation: str, folder: Path) -> dict[str, bytes]:
     assert trace is not None
     target = folder / f"{name}_{implementation}"
     save(target, made, trace, result(trace, made), page=False)
+    write_perfetto(trace, made, target / "trace.pftrace")
     return {name: (target / name).read_bytes() for name in FILES}
 
 
 def words(folder: Path) -> Iterator[str]:
-    """Yield lines that say what is in a simulation's result.json and trace.json.gz."""
+    """Yield lines that say what is in a simulation's result.json and trace.bin."""
     for section, content in json.loads((folder / "result.json").read_text()).items():
         parts = {f"{section} {key}": value for key, value in content.items()} if isinstance(content, dict) else {}
         yield from (f"{name}: {json.dumps(value)}" for name, value in (parts or {section: content}).items())
-    trace = load_trace(folder / "trace.json.gz")
+    trace = load_trace(folder / "trace.bin")
     yield from totals(trace)
     yield "job, status: activation, start, finish, executed, blocked, preempted, migrated, frames read"
     for job in trace.jobs[:BEGINNING]:

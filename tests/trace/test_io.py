@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 from collections.abc import Callable
@@ -11,17 +12,23 @@ from typing import Any
 import pytest
 import reference_io
 from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from random_traces import recorded
 
 import socsched as ss
 from socsched.errors import InputError
 from socsched.planning.plan import Plan
-from socsched.sim.simulate import simulate
-from socsched.trace import io
+from socsched.reporting import timeline
+from socsched.sim import recorder
+from socsched.sim.simulate import run, simulate
+from socsched.trace import blocks, io, stored
 from socsched.trace.io import ResultDocument
+from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
+from socsched.trace.why import Why
 from tests.sim.builders import engine, plan, sensor, task
+from tests.sim.rich_plan import DURATION, rich_faults, rich_plan
 
 
 def sample() -> Trace:
@@ -36,7 +43,7 @@ def sample() -> Trace:
     return trace
 
 
-@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+@pytest.mark.parametrize("name", ["trace.bin", "trace.json"])
 def test_a_trace_survives(tmp_path: Path, name: str) -> None:
     trace = sample()
     assert trace.jobs and trace.slices and trace.instants and len(trace.counters) > 2
@@ -66,17 +73,12 @@ def test_files_of_the_version_before_are_read(tmp_path: Path) -> None:
     assert io.load(tmp_path / "old.json.gz") == trace
 
 
-@pytest.mark.parametrize(
-    ("table", "column", "value"), [("jobs", "status", 0), ("slices", "job", 10**6), ("jobs", "frame", 2**60)]
-)
-def test_a_damaged_file_of_the_version_before_is_refused(tmp_path: Path, table: str, column: str, value: int) -> None:
-    """Each once caused a traceback when the trace was read."""
-    reference_io.save(sample(), tmp_path / "old.json")
-    data = json.loads((tmp_path / "old.json").read_bytes())
-    data[table][column][0] = value
-    (tmp_path / "old.json").write_text(json.dumps(data))
-    with pytest.raises(InputError, match="damaged trace"):
+def test_a_file_of_the_first_version_is_refused(tmp_path: Path) -> None:
+    document = {**reference_io.document(sample()), "schema_version": "1"}
+    (tmp_path / "old.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="version '1'") as refused:
         io.load(tmp_path / "old.json")
+    assert "simulate PLAN.json -o DIR" in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,7 @@ def test_a_bomb_is_refused(tmp_path: Path, content: bytes) -> None:
 
 def test_a_column_of_billions_is_refused(tmp_path: Path) -> None:
     """It took 24 GB for 25 bytes."""
-    io.save(sample(), tmp_path / "t.json")
-    data = json.loads((tmp_path / "t.json").read_bytes())
+    data = reference_io.document(sample())
     data["jobs"] = {name: {"count": 3 * 10**9, "start": 0} for name in data["jobs"]}
     (tmp_path / "t.json").write_text(json.dumps(data))
     with pytest.raises(InputError, match="more numbers"):
@@ -153,10 +154,103 @@ def change(edit: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes]:
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes], problem: str) -> None:
     file = tmp_path / "trace.json"
+    reference_io.save(sample(), file)
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(InputError, match=problem):
+        io.load(file)
+
+
+def indexed(raw: bytes) -> tuple[bytes, dict[str, Any]]:
+    length = int.from_bytes(raw[-16:-8], "little")
+    return raw[: -16 - length], json.loads(gzip.decompress(raw[-16 - length : -16]))
+
+
+def change_index(edit: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes]:
+    def apply(raw: bytes) -> bytes:
+        blocks, index = indexed(raw)
+        edit(index)
+        data = gzip.compress(json.dumps(index).encode())
+        return blocks + data + len(data).to_bytes(8, "little") + raw[-8:]
+
+    return apply
+
+
+def jobs(index: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = index["tables"]["jobs"]
+    return found
+
+
+def overlong(index: dict[str, Any]) -> None:
+    first = jobs(index)["blocks"][0]
+    jobs(index)["blocks"] = [[first[0] + 10 * n, 10, 1 << 16, 0, 0] for n in range(first[1] // 10)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda raw: raw[: len(raw) // 2], "its end is missing"),
+        (lambda raw: raw[:-16] + (2**60).to_bytes(8, "little") + raw[-8:], "its end is missing"),
+        (lambda raw: raw[:8] + bytes(len(raw) - 24) + raw[-16:], "is not a trace"),
+        (change_index(lambda index: index.update(format="other")), "format"),
+        (change_index(lambda index: index.update(schema_version="9")), "version '9'"),
+        (change_index(lambda index: index["tables"].pop("jobs")), "damaged"),
+        (change_index(lambda index: jobs(index)["blocks"][0].__setitem__(0, 0)), "overlap"),
+        (change_index(lambda index: jobs(index)["blocks"].append([10**9, 10**9, 1, 0, 0])), "beyond the end"),
+        (change_index(lambda index: jobs(index)["blocks"][0].__setitem__(2, 1 << 40)), "too long"),
+        (change_index(lambda index: jobs(index)["blocks"][0].__setitem__(2, 7)), "damaged"),
+        (change_index(overlong), "damaged"),
+        (change_index(lambda index: jobs(index)["bounds"].update(task=[0, 0])), "task from 0 to 0"),
+        (change_index(lambda index: jobs(index)["bounds"].pop("task")), "damaged"),
+        (change_index(lambda index: jobs(index)["late"].append([0, 1 << 30, *[0] * 12])), "late row"),
+        (change_index(lambda index: index.update(tasks=[])), "damaged"),
+        (change_index(lambda index: index.update(reads=[])), "reads of 0"),
+        (change_index(lambda index: index["counters"]["power_mw"].__setitem__(0, "jobs")), "in no table"),
+    ],
+)
+def test_damaged_blocks_are_refused(tmp_path: Path, damage: Callable[[bytes], bytes], problem: str) -> None:
+    file = tmp_path / "trace.bin"
     io.save(sample(), file)
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(InputError, match=problem):
         io.load(file)
+
+
+@given(place=st.floats(0, 1), value=st.integers(0, 255))
+def test_any_damaged_byte_is_refused_or_harmless(
+    tmp_path_factory: pytest.TempPathFactory, place: float, value: int
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "bytes.bin"
+    io.save(sample(), file)
+    raw = bytearray(file.read_bytes())
+    raw[int(place * (len(raw) - 1))] = value
+    file.write_bytes(raw)
+    with contextlib.suppress(InputError):
+        assert io.load(file).jobs
+
+
+def test_a_long_trace_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 16 rows: rows, columns, windows, counters and figures are those of the trace in memory."""
+    plan, duration, faults = rich_plan(), DURATION, rich_faults()
+    whole = run(plan, duration, 1, None, faults).trace
+    assert whole is not None
+    monkeypatch.setattr(blocks, "BLOCK", 16)
+    monkeypatch.setattr(recorder, "BLOCK", 16)
+    monkeypatch.setattr(stored, "SMALL", 0)
+    monkeypatch.setattr(recorder.Recorder.__init__, "__defaults__", (0,))
+    streamed = run(plan, duration, 1, None, faults).trace
+    assert streamed is not None and streamed.columns.stored is not None
+    assert len(streamed.columns.stored.tables["jobs"].blocks) > 8
+    io.save(streamed, tmp_path / "t.bin")
+    loaded = io.load(tmp_path / "t.bin")
+    io.save(loaded, tmp_path / "again.bin")
+    assert (tmp_path / "again.bin").read_bytes() == (tmp_path / "t.bin").read_bytes()
+    assert result(whole, plan) == result(streamed, plan) == result(loaded, plan)
+    assert Why(whole, plan).worst() == Why(loaded, plan).worst()
+    record, ours = timeline.Recorded.of(plan, whole), timeline.Recorded.of(plan, loaded)
+    window = duration // 3, duration // 2
+    assert timeline.document(record, window, window)["jobs"] == timeline.document(ours, window, window)["jobs"]
+    assert list(loaded.columns.counters) == list(whole.columns.counters)
+    assert whole == streamed and whole == loaded
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

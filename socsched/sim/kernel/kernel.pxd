@@ -171,6 +171,7 @@ cdef class Log(Columns):
     cdef list blocks
     cdef int add_row(self) except -1
     cpdef object flush(self)
+    cpdef object take(self)
 
 
 cdef long long bin_of(long long value) noexcept

@@ -487,13 +487,15 @@ class Kernel(Columns):
         found["chains"] = self.chains.histograms.export()
         found["corun_energy"] = self.corun_energy
         found["power_peak"], found["traffic"], found["rate_peak"] = self.peak_power, self.traffic, self.peak_rate
-        found["jobs"], found["slices"], found["notes"] = (
-            self.job_log.flush(), self.slice_log.flush(), self.instant_log.flush(),
-        )  # fmt: skip
-        found["steps"] = self.meter_log.flush()
-        found["depths"], found["samples"] = self.depth_log.flush(), self.sample_log.flush()
-        found["releases"], found["levels"] = self.release_log.flush(), self.level_log.flush()
         return found
+
+    def take_rows(self) -> dict[str, Any]:
+        """Return the rows recorded since the last call, as blocks by log."""
+        return {
+            "jobs": self.job_log.take(), "slices": self.slice_log.take(), "notes": self.instant_log.take(),
+            "steps": self.meter_log.take(), "depths": self.depth_log.take(), "samples": self.sample_log.take(),
+            "releases": self.release_log.take(), "levels": self.level_log.take(),
+        }  # fmt: skip
 
     # -- Budgets and quanta: how long a task may run before it must yield.
     #

@@ -277,11 +277,18 @@ class Log(Columns):
         return at
 
     def flush(self) -> object:
-        """Move the written rows to `blocks` and return them."""
+        """Move the written rows to `blocks`."""
         if self.used:
             self.blocks.append(bytes(memoryview(self.block_array)[: self.used]))
             self.used = 0
         return self.blocks
+
+    def take(self) -> object:
+        """Return the blocks with the rows written since the last call."""
+        self.flush()
+        blocks = self.blocks
+        self.blocks = []
+        return blocks
 
 
 # Running figures of a simulation: counts, sums and histograms that do not grow with its length.

@@ -57,13 +57,13 @@ def _results(folder: Path) -> dict[str, bytes]:
     trace.details[2] = {"boxes": [[1.5, 2.0]], "labels": ["Car"]}
     save(plan, folder / "plan.json")
     for name in ("trace.json", "trace.json.gz"):
-        trace_io.save(trace, folder / name)
-    reference_io.save(trace, folder / "old.json")
+        reference_io.save(trace, folder / name)
+    trace_io.save(trace, folder / "trace.bin")
     write_journal(folder / "journal", trace)
     return {
         "plan/rich": (folder / "plan.json").read_bytes(),
         "trace/plain": (folder / "trace.json").read_bytes(),
-        "trace/first": (folder / "old.json").read_bytes(),
+        "trace/blocks": (folder / "trace.bin").read_bytes(),
         "tracegz/packed": (folder / "trace.json.gz").read_bytes(),
         "journal/run": (folder / "journal").read_bytes(),
         "result/run": json.dumps(result(trace, plan)).encode(),

@@ -209,7 +209,7 @@ def _explained(folder: Path) -> None:
 
     try:
         load(folder / "plan.json")
-        io.load(folder / "trace.json.gz")
+        io.load(folder / "trace.bin")
     except SocschedError as error:
         raise AssertionError(f"a result folder of an import is refused: {error}") from error
 

@@ -175,6 +175,11 @@ class PlanOptions:
         help="Divide engines that declare it: the most urgent stages there have so many groups of units (SMs, cores), "
         "all others the rest; auto: the best of a few shares, or whole engines.",
     )  # fmt: skip
+    steady: bool = option(
+        "--steady", kind="flag",
+        help="Pin the clock of each engine at the point that spends least while every bound holds, instead of racing "
+        "to idle at the mode's.",
+    )  # fmt: skip
     refine: bool = option(
         "--refine/--no-refine", default=True, shown=True,
         help="Simulate the plan and plan again with the simulated times, until nothing changes.",

@@ -75,7 +75,12 @@ def plan_with(
     loaded = set_deadlines(settled(stated, options.precisions), options.deadlines)
     board = choose_runtimes(load_platform(platform), options.runtimes)
     search = _by_planner if options.planner else _by_search
-    return stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)
+    made = stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)
+    if not options.steady:
+        return made
+    from socsched.planning.clocks import with_steady_clocks
+
+    return with_steady_clocks(made)
 
 
 def _by_search(

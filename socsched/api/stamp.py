@@ -34,7 +34,12 @@ _LISTS = {
     "--shares": "shares",
 }
 _CHOICES = ("objective", "policy", "solver", "planner", "evaluations")
-_FLAGS = {"--robust": ("robust", True), "--no-cuts": ("cuts", False), "--no-refine": ("refine", False)}
+_FLAGS = {
+    "--robust": ("robust", True),
+    "--steady": ("steady", True),
+    "--no-cuts": ("cuts", False),
+    "--no-refine": ("refine", False),
+}
 _CAPS = {"--power-cap": ("power_cap", "mW"), "--bandwidth-cap": ("bandwidth_cap", "B/s")}
 
 

@@ -114,6 +114,9 @@ def command(output: Output, request: PlanRequest) -> int:
         plan = plan_with(request.pipeline, platform, request.mode, request.options)
     if warning := seldom_repeats([task.period_ns for task in plan.tasks]):
         output.warn(warning)
+    for name, text in (plan.solver.notes or {}).items():
+        if any(engine.id == name for engine in plan.engines):
+            output.note(f"{name}: {text}")
     seconds = round(time.monotonic() - started, 3)
     if file:
         if form:

@@ -116,6 +116,17 @@ def test_rates_follow_from_architecture_sms_and_clock() -> None:
     assert near.link is None
 
 
+def test_green_contexts_divide_gpus_in_the_groups_that_they_have() -> None:
+    """132 SMs of an H100 make 15 groups of 8; older GPUs have groups of 4, and those before Ampere none."""
+    (gpu,) = engines([BIG])
+    assert gpu.division is not None and gpu.division.count(gpu.units) == 15 and gpu.division.counts(132)[-1] == 14
+    (older,) = engines([replace(BIG, major=8, minor=6, sms=82)])
+    assert older.division is not None and older.division.group == 4 and 2 <= older.division.count(82) <= 82 // 4
+    (oldest,) = engines([replace(BIG, major=7, minor=0)])
+    (small,) = engines([replace(BIG, sms=16)])
+    assert oldest.division is None and small.division is None
+
+
 def test_gpus_join_the_machine_as_engines() -> None:
     plain = host.detect()
     platform = host_gpus.added(replace(plain, engines=plain.engines[:1]), [BIG])

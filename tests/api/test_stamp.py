@@ -59,8 +59,8 @@ def test_every_option_that_decides_a_plan_is_in_it(tmp_path: Path) -> None:
     named = {
         "objective": "energy", "policy": "fp", "solver": "restarts", "cuts": False, "refine": False,
         "power_cap": 50_000, "bandwidth_cap": 10**11, "pins": ("backbone=gpu",), "prefers": ("backbone=gpu",),
-        "deadlines": ("lidar-detection=90ms",), "runtimes": ("gpu=tvm",), "robust": True,
-        "precisions": ("backbone=fp16",), "shapes": ("image=1x3x64x96",), "dims": ("N=1",),
+        "deadlines": ("lidar-detection=90ms",), "runtimes": ("gpu=tvm",), "robust": True, "steady": True,
+        "precisions": ("backbone=fp16",), "shapes": ("image=1x3x64x96",), "dims": ("N=1",), "shares": ("gpu=2",),
     }  # fmt: skip
     texts = set()
     for name, value in named.items():

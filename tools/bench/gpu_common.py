@@ -1,8 +1,7 @@
-"""What the GPU tools share: networks, timing by graphs, and a plain PyTorch form of a network for comparison."""
+"""What the GPU tools share: networks, and their artefacts."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,16 +12,11 @@ import numpy as np
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.pipeline import compile_network
 from socsched.compiler.target import Build, resolve
-from socsched.compiler.targets.cuda.runtime import GpuStage
 from socsched.compiler.targets.cuda.target import TARGET
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from tools.bench.gpu_clock import Clock as Clock
-from tools.bench.torch_networks import graph_of as graph_of
 from tools.bench.torch_networks import pointpillars as pointpillars
 from tools.bench.torch_networks import random_weights as random_weights
-from tools.bench.torch_networks import torch_forward as torch_forward
-from tools.bench.torch_networks import torch_milliseconds as torch_milliseconds
 
 
 def target(arch: str) -> dict[str, Any]:
@@ -70,14 +64,6 @@ def resnet50(size: int = 224) -> Network:
     return Network("resnet50", {"image": image}, tuple(net.layers), (x,), net.params)
 
 
-def stage_of(
-    network: Network, weights: Mapping[str, np.ndarray[Any, Any]], arch: str
-) -> tuple[GpuStage, tuple[str, ...]]:
-    """Return a network built in fp16 as an artefact and loaded again, and the notes of its build."""
-    artifact = artifact_of(network, weights, arch, Path(tempfile.mkdtemp()))
-    return GpuStage(artifact), artifact.notes
-
-
 def artifact_of(network: Network, weights: Mapping[str, np.ndarray[Any, Any]], arch: str, folder: Path) -> Artifact:
     """Return a network built in fp16 into `folder`."""
     made = compile_network(Build(folder, network, weights, resolve(target(arch)), "fp16"), TARGET)
@@ -86,37 +72,3 @@ def artifact_of(network: Network, weights: Mapping[str, np.ndarray[Any, Any]], a
         *(network.name, network.name, "gpu", "gpu", "cuda", "", "fp16", 0, "", folder, made.files),
         *(names[0], made.inputs, names[1], made.outputs, "seeded", False, made.notes),
     )
-
-
-def kernel_times(stage: GpuStage, shapes: tuple[tuple[int, ...], ...], inner: int = 20) -> list[tuple[str, float]]:
-    """Return (kernel, microseconds) for each launch of a stage, each timed alone as a graph of `inner` launches."""
-    import tvm_ffi
-
-    from socsched.compiler.environment import tvm
-    from socsched.compiler.layouts import NUMPY_DTYPES
-
-    device, stream, machine = stage._device, stage._stream, stage._machine
-    generator = np.random.default_rng(0)
-    given = [
-        tvm.runtime.tensor(generator.normal(0, 1, s).astype(NUMPY_DTYPES[t.dtype]), device=device)
-        for s, t in zip(shapes, stage.inputs, strict=True)
-    ]
-    clock, found = Clock(stream), []
-
-    def measure(function: Any, name: str, before: bool, result: Any, *operands: Any) -> int:
-        if before and not name.startswith("vm.") and operands:
-            function(*operands)
-            stream.synchronize()
-            stream.begin_capture()
-            for _ in range(inner):
-                function(*operands)
-            graph = stream.end_capture()
-            found.append((name, clock.milliseconds(lambda: graph.launch(stream), 11, 2) / inner * 1e3))
-        return 0
-
-    with tvm_ffi.use_raw_stream(device, stream.handle.value or 0):
-        machine["main"](*given)
-        machine.set_instrument(measure)
-        machine["main"](*given)
-        machine.set_instrument(lambda *arguments: 0)
-    return found

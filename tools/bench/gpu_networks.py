@@ -1,7 +1,7 @@
 """Exported networks on a GPU, ours against `torch.compile`: compiled here, timed where a GPU is.
 
-    python -m tools.bench.gpu_networks prepare FOLDER [--arch sm_90] [--only vit_s swin_t]    with nvcc and PyTorch
-    python3 -m tools.bench.gpu_networks run FOLDER [--seconds 540] [--layers] [--autotune vit_b swin_t]    with a GPU
+    python -m tools.bench.networks --gpu prepare FOLDER [--arch sm_90] [--only vit_s swin_t]    with nvcc and PyTorch
+    python3 -m tools.bench.networks --gpu run FOLDER [--seconds 540] [--layers] [--autotune vit_b swin_t]    with a GPU
 
 `prepare` exports the networks of `network_zoo`, compiles them in fp16 and writes programs (`executor.gpu_programs`);
 `run` needs PyTorch, torchvision and libcuda, not socsched.  Both sides are one CUDA graph each, batch 1, batch norms
@@ -300,8 +300,8 @@ def _layers(ours: Ours, torch: Any, inner: int = 20) -> None:
         print(f"    {total:8.1f} us {count:4} x {total / count:6.2f}  {name} {grid} {block[:2]} {shared}", flush=True)
 
 
-def main() -> int:
-    """Prepare or run."""
+def main(words: list[str]) -> int:
+    """Prepare or run, as the words of the command line say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=("prepare", "run"))
     parser.add_argument("folder", type=Path)
@@ -310,13 +310,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=540.0)
     parser.add_argument("--layers", action="store_true")
     parser.add_argument("--autotune", nargs="*", default=[])
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     if args.step == "run":
         return run(args.folder, args.seconds, args.layers, args.autotune, args.only)
     from tools.bench import network_zoo
 
     return prepare(args.folder, args.arch, args.only or list(network_zoo.NETWORKS))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

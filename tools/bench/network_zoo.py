@@ -284,9 +284,12 @@ class Predictor(nn.Module):
 
 
 class Pillars(nn.Module):
-    """CenterPoint's backbone, neck and heads (Yin et al., CVPR 2021; pillars of nuScenes, 512 x 512 cells halved)."""
+    """CenterPoint's backbone, neck and heads (Yin et al., CVPR 2021; pillars of nuScenes, 512 x 512 cells halved).
 
-    def __init__(self) -> None:
+    With `anchors` PointPillars' heads instead (Lang et al., CVPR 2019): classes, boxes and directions of six a cell.
+    """
+
+    def __init__(self, anchors: bool = False) -> None:
         super().__init__()
 
         def conv(given: int, made: int, stride: int = 1) -> nn.Module:
@@ -300,9 +303,10 @@ class Pillars(nn.Module):
 
         self.blocks = nn.ModuleList((block(64, 64, 3), block(64, 128, 5), block(128, 256, 5)))
         self.up = nn.ModuleList((up(64, 1), up(128, 2), up(256, 4)))
-        self.shared = conv(384, 64)
+        self.shared = nn.Identity() if anchors else conv(384, 64)
         self.heads = nn.ModuleList(
-            nn.Sequential(conv(64, 64), nn.Conv2d(64, made, 3, padding=1)) for made in (2, 1, 3, 2, 2, 10)
+            nn.Conv2d(384, made, 1) if anchors else nn.Sequential(conv(64, 64), nn.Conv2d(64, made, 3, padding=1))
+            for made in ((18, 42, 12) if anchors else (2, 1, 3, 2, 2, 10))
         )
 
     def forward(self, x):
@@ -329,6 +333,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]]]] = {
     "convnext_t": (tv.convnext_tiny, [IMAGE]),
     "segformer_b0": (Segformer, [(1, 3, 512, 512)]),
     "detr_r50": (Detr, [(1, 3, 640, 640)]),
+    "resnet50": (tv.resnet50, [IMAGE]),
     "resnext50": (tv.resnext50_32x4d, [IMAGE]),
     "regnety_800": (tv.regnet_y_800mf, [IMAGE]),
     "shufflenet_v2": (tv.shufflenet_v2_x1_0, [IMAGE]),
@@ -342,6 +347,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]]]] = {
     ),
     "yolov8n": (Yolo, [(1, 3, 640, 640)]),
     "centerpoint": (Pillars, [(1, 64, 256, 256)]),
+    "pointpillars": (lambda: Pillars(anchors=True), [(1, 64, 496, 432)]),
     "gru_predictor": (Predictor, [(64, 20, 8)]),
 }
 """By name: how a network is made, and the shapes of its inputs."""

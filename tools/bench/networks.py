@@ -7,6 +7,11 @@ over measured times of both, seconds of a cold compilation, and the largest diff
 largest output.
 
     python -m tools.bench.networks [--threads 1,2] [--repeat 11] FILE.onnx ...
+
+With --gpu, networks on a GPU against `torch.compile` (`gpu_networks`):
+
+    python -m tools.bench.networks --gpu prepare FOLDER [--arch sm_90] [--only vit_s swin_t]
+    python -m tools.bench.networks --gpu run FOLDER [--seconds 540] [--layers] [--autotune vit_b swin_t]
 """
 
 from __future__ import annotations
@@ -27,8 +32,12 @@ from tools.bench.lowering import alternate, plain
 OURS, THEIRS = "tvm", "onnxruntime"
 
 
-def main() -> None:
+def main() -> int:
     """Measure one thread count, or start a process for each of several."""
+    if "--gpu" in sys.argv:
+        from tools.bench import gpu_networks
+
+        return gpu_networks.main([word for word in sys.argv[1:] if word != "--gpu"])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", default=f"1,{os.cpu_count()}", help="thread counts, comma separated")
     parser.add_argument("--repeat", type=int, default=11, help="timed calls of each")
@@ -39,7 +48,7 @@ def main() -> None:
         rest = ["--repeat", str(options.repeat), *map(str, options.files)]
         for count in counts:
             subprocess.run([sys.executable, "-m", "tools.bench.networks", "--threads", count, *rest], check=True)
-        return
+        return 0
     os.environ["TVM_NUM_THREADS"] = counts[0]
     heads = ("ours", 9), ("ORT", 9), ("ratio", 7), ("plan", 13), ("to ORT", 8), ("pred ours", 10), ("pred ORT", 9)
     more = ("compile s", 10), ("difference", 11)
@@ -52,6 +61,7 @@ def main() -> None:
             print(f"{file.stem:20} {type(error).__name__}: {str(error).splitlines()[0][:150]}", flush=True)
     for title, found in zip(("ours", "plan"), zip(*ratios, strict=True), strict=False):
         print(f"{title} over ORT: geometric mean {np.exp(np.mean(np.log(found))):.2f}, worst {max(found):.2f}")
+    return 0
 
 
 def measure(file: Path, threads: int, repeat: int) -> tuple[float, float]:
@@ -120,4 +130,4 @@ def laid_out(arrays: list[Any], loaded: Any) -> list[Any]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

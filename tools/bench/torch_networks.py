@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -85,32 +84,3 @@ def torch_forward(network: Network, weights: Mapping[str, Any], torch: Any, dtyp
 
 def _made(network: Network, name: str) -> str:
     return next(layer.op for layer in network.layers if layer.name == name)
-
-
-def graph_of(function: Callable[[], Any], torch: Any) -> Any:
-    """Return `function` as a torch CUDA graph after warm-up."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(4):
-            function()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        function()
-    return graph
-
-
-def torch_milliseconds(graph: Any, torch: Any, repeats: int = 40, warm_up: int = 5) -> float:
-    """Return the median time of a torch graph's replay."""
-    for _ in range(warm_up):
-        graph.replay()
-    found = []
-    for _ in range(repeats):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        found.append(start.elapsed_time(end))
-    return statistics.median(found)

@@ -23,7 +23,6 @@ import numpy as np
 
 from socsched.compiler.environment import tvm
 from socsched.compiler.targets.cuda import gemm, kernels
-from socsched.compiler.targets.cuda.cuda_api import Stream
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import find_nvcc, supply_cubins, write_cubin
 from socsched.compiler.targets.cuda.passes import OPTIONS, tir_pipeline
@@ -33,6 +32,7 @@ from socsched.compiler.targets.cuda.tiles import Convolution, Tile, candidates, 
 from socsched.graph.expand import fuse_network
 from tools import ROOT
 from tools.bench import gpu_common as bench
+from tools.bench.gpu_clock import Clock, Stream
 
 TABLE_PATH = ROOT / "socsched/compiler/targets/cuda/tile_table.py"
 HEADER = '''"""Measured tiles (`tiles.Tile`) by GPU and shape, of bytes in pairs; by tools/generate."""
@@ -96,7 +96,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.device, self.stream = tvm.cuda(0), Stream()
-        self.clock = bench.Clock(self.stream)
+        self.clock = Clock(self.stream)
 
     def operands(self, shape: Convolution) -> dict[str, Any]:
         """Return random operands of a product, the weights unpadded on the host."""

@@ -9,7 +9,7 @@
 
 Needs an NVIDIA GPU with green contexts (a driver of CUDA 12.4 or later, no MIG), nvcc, PyTorch and torchvision.  The
 networks are those of `served_networks.py`.  Each is captured as a CUDA graph on a stream with some of the SMs
-(`compiler.targets.cuda.sm_share`); a kernel that records %smid shows which SMs actually ran.  Runs are queued behind a
+(`sm_share`); a kernel that records %smid shows which SMs actually ran.  Runs are queued behind a
 kernel that waits, so that launching costs nothing, and timed by events; the file has medians and the 10th and 90th
 percentile in ms, and of how many networks the results on a share are those on all SMs bit for bit.  The whole GPU is
 measured first and last.  Pairs: two streams launch without end, and runs count while both are busy.  With counters, the
@@ -188,7 +188,7 @@ def summary(found: list[float]) -> list[float]:
 
 def measured(bench: Bench, shares: list[int]) -> dict[str, Any]:
     """Return times by network, batch and number of SMs, the whole GPU first and last."""
-    from socsched.compiler.targets.cuda.sm_share import SharedStream
+    from tools.literature.sm_share import SharedStream
 
     networks: dict[str, dict[str, dict[str, list[float]]]] = {}
     used: dict[str, dict[str, Any]] = {}
@@ -213,7 +213,7 @@ def measured(bench: Bench, shares: list[int]) -> dict[str, Any]:
 
 def paired(bench: Bench, wanted: list[tuple[str, int]]) -> list[dict[str, Any]]:
     """Return the times of two networks alone and together, for every two and every split."""
-    from socsched.compiler.targets.cuda.sm_share import SharedStream
+    from tools.literature.sm_share import SharedStream
 
     found = []
     for split in SPLITS:

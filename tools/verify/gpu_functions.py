@@ -1,11 +1,11 @@
 """Compare LiDAR and camera functions on a GPU with numpy, on random scans, maps and frames.
 
-    python -m tools.verify.gpu_functions [--target opencl | cuda] [--arch sm_90] [--cases 10000] [--seed 0]
+    python -m tools.verify.gpu_functions [--cases 10000] [--seed 0]
 
-opencl needs an OpenCL device (PoCL runs kernels on the processor), cuda an NVIDIA GPU and nvcc.  Scans are empty, one
-point, all in one pillar, above the limits of pillars and points, with NaN and infinities, with duplicate points; maps
-have ties, values that are not finite, and more candidates than the decoder considers.  Every output must be equal bit
-by bit, on a device with double precision.  Exit code 1 when a case fails, 3 without a device.
+needs an OpenCL device (PoCL runs kernels on the processor); CUDA's code is made of the same sources.  Scans are empty,
+one point, all in one pillar, above the limits of pillars and points, with NaN and infinities, with duplicate points;
+maps have ties, values that are not finite, and more candidates than the decoder considers.  Every output must be equal
+bit by bit, on a device with double precision.  Exit code 1 when a case fails, 3 without a device.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.builder import compile_stage
+from socsched.compiler.targets.opencl.device import Device
+from socsched.compiler.targets.opencl.run import OpenClStage
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import MachineError
 from socsched.models.registry import get_model
@@ -146,38 +148,26 @@ def compare(name: str, params: Mapping[str, Any], run: Callable[..., Sequence[Ar
     return difference(run(*given), expected(name, params, given), outputs)
 
 
-def runners(target: Mapping[str, Any], cases: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any], Any]]:
-    """Yield case, model, params and the compiled function for a target."""
-    engine = SimpleNamespace(id="gpu", kind="gpu", target=dict(target))
-    device = None
+def runners(cases: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any], Any]]:
+    """Yield case, model, params and the compiled function."""
+    engine = SimpleNamespace(id="gpu", kind="gpu", target={"kind": "opencl"})
+    device = Device()
     for title, (name, params) in cases.items():
         artifact = compile_stage(Stage(title, title, name, params=params), engine, "fp32")  # type: ignore[arg-type]
-        if target["kind"] == "opencl":
-            from socsched.compiler.targets.opencl.device import Device
-            from socsched.compiler.targets.opencl.run import OpenClStage
-
-            device = device or Device()
-            yield title, name, params, OpenClStage(artifact, device)
-        else:
-            from socsched.compiler.loading.stages import load
-
-            yield title, name, params, load(artifact)
+        yield title, name, params, OpenClStage(artifact, device)
 
 
 def main() -> int:
     """Run the cases of every function and print a line each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", choices=("opencl", "cuda"), default="opencl")
-    parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--cases", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", choices=tuple(CASES))
     args = parser.parse_args()
-    target = {"kind": args.target, **({"arch": args.arch} if args.target == "cuda" else {})}
     chosen = {title: CASES[title] for title in args.only or CASES}
     failed = 0
     try:
-        for title, name, params, run in runners(target, chosen):
+        for title, name, params, run in runners(chosen):
             rng = np.random.default_rng(args.seed)
             count = args.cases if "large" not in title else args.cases // 20
             problems = [p for p in (compare(name, params, run, rng) for _ in range(count)) if p]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,21 +13,15 @@ from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.errors import InputError, MachineError
 from socsched.graph.operators import TensorType
 
-if TYPE_CHECKING:
-    from socsched.compiler.targets.cuda.function_run import GpuFunction
-    from socsched.compiler.targets.cuda.runtime import GpuStage
-
 Array = np.ndarray[Any, Any]
 
 
-def load(artifact: Artifact) -> CompiledStage | RelaidStage | GpuStage | GpuFunction:
+def load(artifact: Artifact) -> CompiledStage | RelaidStage:
     """Return `artifact` ready to run; MachineError if built for another machine or its file is unusable."""
     if artifact.target == "cuda":
-        from socsched.compiler.targets.cuda.function_run import GpuFunction
-        from socsched.compiler.targets.cuda.runtime import GpuStage
-        from socsched.compiler.targets.gpu_functions.program import is_function
-
-        return GpuFunction(artifact) if is_function(artifact) else GpuStage(artifact)
+        raise MachineError(
+            f"{artifact.stage}: code for {artifact.engine} runs in the native executor only", "use `socsched run`"
+        )
     return RelaidStage(artifact) if artifact.code_inputs or artifact.code_outputs else CompiledStage(artifact)
 
 

@@ -14,8 +14,8 @@ import threading
 from functools import cache
 from typing import Any
 
-from socsched.compiler.targets.cuda.cuda_api import Stream
 from socsched.errors import MachineError
+from tools.bench.gpu_clock import Stream
 
 _SM = 1  # CU_DEV_RESOURCE_TYPE_SM
 _DEFAULT_STREAM = 1  # CU_GREEN_CTX_DEFAULT_STREAM, required

@@ -440,12 +440,11 @@ def _alone(gpu, folder, nets, result):
               f"of p99 {statistics.fmean(e[1] for e in own):.1%} (most {max(e[1] for e in own):.1%})")  # fmt: skip
 
 
-def _aggressors(gpu, folder, nets, result, seconds=0.7):
+def _aggressors(gpu, folder, nets, result, seconds=2.0):
     least, most = ctypes.c_int(), ctypes.c_int()
     gpu("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(most))
     jobs, table, whole = aggressors(gpu, folder), {}, gpu.stream()
     base = result["alone"][CRITICAL]
-    period = 3.0 * base[str(SIZES[0])]["p50"]
     print(
         f"critical {CRITICAL} beside aggressors: us p50, p99 (p99 over that alone there); jobs/s over those alone on all SMs"
     )
@@ -459,11 +458,21 @@ def _aggressors(gpu, folder, nets, result, seconds=0.7):
             factor = []
             for name in TRAIN[:2]:
                 times, _ = beside(
-                    gpu, nets[name].graph(stream), stream, period, [Loop(gpu, [job.graph(other)], other, 3)], 0.3
+                    gpu,
+                    nets[name].graph(stream),
+                    stream,
+                    2.5 * result["alone"][name][str(units)]["p50"],
+                    [Loop(gpu, [job.graph(other)], other, 3)],
+                    0.3,
                 )
                 factor.append(statistics.median(times) / result["alone"][name][str(units)]["p50"])
             times, rate = beside(
-                gpu, nets[CRITICAL].graph(stream), stream, period, [Loop(gpu, [job.graph(other)], other, 3)], seconds
+                gpu,
+                nets[CRITICAL].graph(stream),
+                stream,
+                2.5 * base[str(units)]["p50"],
+                [Loop(gpu, [job.graph(other)], other, 3)],
+                seconds,
             )
             guess = base[str(units)]["predicted"] * statistics.fmean(factor)
             rows[units] = {**spread(times), "rate": rate / full, "predicted": guess, "train": factor}
@@ -478,7 +487,13 @@ def _aggressors(gpu, folder, nets, result, seconds=0.7):
         ):
             other = gpu_stream if name == "streams" else other
             times, rate = beside(
-                gpu, nets[CRITICAL].graph(stream), stream, period, [Loop(gpu, graphs, other, depth)], seconds, bounded
+                gpu,
+                nets[CRITICAL].graph(stream),
+                stream,
+                2.5 * base[str(gpu.sms)]["p50"],
+                [Loop(gpu, graphs, other, depth)],
+                seconds,
+                bounded,
             )
             rows[name] = {**spread(times), "rate": rate / full}
             calm = base[str(gpu.sms)]["p99"]

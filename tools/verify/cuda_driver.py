@@ -13,7 +13,8 @@ native application of a plan whose stages are all on the GPU: its self-test comp
 processor, and it runs two seconds.
 Further runs: `full` takes 2,000 frames a second, one graph each, and counts those that end.  A hard frame every 5 ms
 runs on a stream of high priority `alone`, and next to soft frames that keep a second stream always busy, queued whole
-(`beside`) or as bounded pieces (`pieces`); `predict FOLDER --keep FOLDER` compares the latter with a simulation.
+(`beside`), as bounded pieces (`pieces`), or on other SMs (`shares`, green contexts); `predict FOLDER --keep FOLDER`
+compares the run with pieces with a simulation.
 Frames per second are those that the device's time for a frame allows; processor time is that of a long run less that of
 a short one, per frame.  Exit code 1 for a difference or a missed bar, 3 without a GPU.
 """
@@ -40,8 +41,11 @@ RUNS = ("stages", "frame", "bounded")
 PERIOD_NS = 4_000_000
 HARD, SOFT, PIECES = ("hard", 5_000_000, 0), ("soft", 200_000, 0), ("soft", 200_000, 2)
 FULL = "full"
-STREAMS = {FULL: (("hard", 500_000, 0),), "alone": (HARD,), "beside": (HARD, SOFT), "pieces": (HARD, PIECES)}
+STREAMS = {FULL: (("hard", 500_000, 0),), "alone": (HARD,), "beside": (HARD, SOFT), "pieces": (HARD, PIECES),
+           "shares": (HARD, SOFT)}  # fmt: skip
 """Tasks on streams of their own: criticality, period, kernels in a piece (0: all of a frame)."""
+GROUPS, PORTIONS = 15, {"hard": tuple(range(8)), "soft": tuple(range(8, 15))}
+"""Of the run `shares`: the groups of a GPU's SMs (an H100 has 15 of 8), and those of each task."""
 RATIO, RATE, SIMULATED = 1.15, 1500, 0.1
 """Bars: the p99 of hard frames next to soft ones in pieces, over that alone; frames a second of `full`; how far the
 simulated p99 of the former may be from the measured one."""
@@ -138,7 +142,7 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
         place = folder / run
         place.mkdir(exist_ok=True)
         given = write_inputs(made, feeds, sensor_ports(setting), frames * PERIOD_NS, place)[sensor.name].document
-        write_settings(_on_streams(whole, sensor.name, given, streams, place), place)
+        write_settings(_on_streams(whole, sensor.name, given, streams, place, run == "shares"), place)
     bundle, platform = folder / BUNDLE, replace(here, engines=(*here.engines, gpu))
     shutil.rmtree(bundle, ignore_errors=True)
     bundle.mkdir()
@@ -150,22 +154,27 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
     return 0
 
 
-def _on_streams(whole: Any, sensor: str, frames: Any, streams: tuple[tuple[str, int, int], ...], place: Path) -> Any:
-    """Return the settings of tasks that each take whole frames from a sensor of their own."""
+def _on_streams(
+    whole: Any, sensor: str, frames: Any, streams: tuple[tuple[str, int, int], ...], place: Path, shared: bool
+) -> Any:
+    """Return the settings of tasks that each take whole frames from a sensor of their own, `shared`: on own SMs."""
     task, plan, stage = whole.plan.tasks[0], whole.plan, whole.stages["decode"]
     sensors, tasks, chains = [], [], []
     stages: dict[str, Any] = {}
     for lane, (kind, period, piece) in enumerate(streams):
         source = f"{kind}-{sensor}"
         sensors.append(replace(plan.sensors[0], name=source, period_ns=period))
-        changes: dict[str, Any] = {"name": kind, "after": (source,), "criticality": kind, "lanes": (lane,)}
+        changes: dict[str, Any] = {"name": kind, "after": (source,), "criticality": kind}
+        changes["lanes"] = PORTIONS[kind] if shared else (lane,)
         changes |= {"period_ns": period, "deadline_ns": period, "queue": 8 if len(streams) == 1 else 1}
         tasks.append(replace(task, **changes))
         chains.append(replace(plan.chains[0], name=kind, path=(source, kind), deadline_ns=period))
         inputs = [{**one, "from": source} if one.get("from") == sensor else one for one in stage["inputs"]]
         copied = [_copied(Path(file), place, kind) for file in stage["programs"]]
         stages[kind] = {**stage, "inputs": inputs, "programs": copied, "piece": piece}
-    engines = tuple(replace(engine, lanes=2) if engine.id == "gpu" else engine for engine in plan.engines)
+        stages[kind] |= {"groups": GROUPS} if shared else {}
+    lanes = GROUPS if shared else 2
+    engines = tuple(replace(engine, lanes=lanes) if engine.id == "gpu" else engine for engine in plan.engines)
     made = replace(plan, sensors=tuple(sensors), tasks=tuple(tasks), chains=tuple(chains), engines=engines)
     needs = {task.name: set(task.after) for task in tasks}
     return replace(whole, plan=made, needs=needs, stages=stages, inputs={one.name: frames for one in sensors})
@@ -227,7 +236,8 @@ def check(folder: Path, seconds: float, keep: Path | None = None) -> int:
             worst[run] = measured["worst_ms"]
             line = f"{run:8} hard frames: {measured['frame_ms']:6.3f} ms (p50), {worst[run]:6.3f} (p99), "
             line += f"{worst[run] / worst['alone']:5.2f} of alone  {measured['others'] / seconds:7.0f} soft frames/s"
-            print(line, flush=True)
+            print(line, *measured["notices"], flush=True)
+            failed = failed or bool(measured["notices"])
         if worst["pieces"] > RATIO * worst["alone"]:
             print(f"p99 next to soft frames in pieces over {RATIO} of alone")
             failed = True
@@ -366,8 +376,10 @@ def _execute(
             elif status == "done":
                 frames[frame] = frames.get(frame, 0) + finish - (ready if only else start)
     times = sorted(frames.values())[: len(frames)]
-    accounts = json.loads((out / "executed.json").read_text())["accounts"]
+    executed = json.loads((out / "executed.json").read_text())
+    accounts = executed["accounts"]
     return {
+        "notices": [text for text in executed.get("notices", ()) if "share" in text],
         "others": others,
         "frames": sum(account["completed"] for account in accounts.values()),
         "lost": sum(account["dropped"] + account["aborted"] for account in accounts.values()),

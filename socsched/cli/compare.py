@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,13 +81,23 @@ def command(output: Output, request: CompareRequest) -> int:
     return EXIT_VIOLATED if comparison.regressions else EXIT_OK
 
 
+def _result(path: Path) -> Mapping[str, Any]:
+    """Return the result of a folder or file, computed of the journal where a bundle ran: it writes no result.json."""
+    from socsched.api.folders import JOURNAL, PLAN, RESULT, load
+    from socsched.reporting.compare import load_result
+
+    if not (path / RESULT).is_file() and all((path / name).is_file() for name in (JOURNAL, PLAN)):
+        return load(path)[2]
+    return load_result(path)
+
+
 def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:
     """Compare two results, with their plans if both are available."""
     from socsched.api.folders import PLAN
     from socsched.api.loading import load_plan
-    from socsched.reporting.compare import compare, load_result
+    from socsched.reporting.compare import compare
 
-    a, b = (load_result(path) for path in paths)
+    a, b = (_result(path) for path in paths)
     files = [(path if path.is_dir() else path.parent) / PLAN for path in paths]
     plans = (load_plan(files[0]), load_plan(files[1])) if all(file.is_file() for file in files) else None
     return compare(a, b, allowed, plans)
@@ -94,11 +105,11 @@ def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:
 
 def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int:
     from socsched.api import loading
-    from socsched.reporting.compare import Tolerance, load_result, predict
+    from socsched.reporting.compare import Tolerance, predict
 
     if not 2 <= len(paths) <= 3:
         raise click.UsageError("expected a plan and one or two result folders: PLAN.json [SIMULATED] MEASURED")
-    results = [load_result(path) for path in paths[1:]]
+    results = [_result(path) for path in paths[1:]]
     simulated = results[0] if len(results) == 2 else None
     allowed = Tolerance(p50=tolerance, p99=3 * tolerance, stages=2 * tolerance)
     plan = loading.load_plan(paths[0])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -359,6 +361,56 @@ def test_frames_one_after_the_other(bundle: Path, tmp_path: Path) -> None:
     document = json.loads((tmp_path / "executed.json").read_text())
     assert all(account["completed"] == account["released"] == 7 for account in document["accounts"].values())
     assert any("--pace asap" in notice for notice in document["notices"])
+
+
+REMOTE = {
+    "scp": 'for last; do :; done; [ "$1" != -r ] || shift\n'
+    'case "$1" in board:*) cp -r "$BOARD/${1#board:}" "$2" ;; *) cp -r "$1" "$BOARD/${2#board:}" ;; esac',
+    "ssh": 'shift; cd "$BOARD"; exec "$@"',
+    "sudo": 'exec "$@"',
+    "tee": 'mkdir -p "$BOARD${1%/*}"; exec cat >"$BOARD$1"',
+    "systemctl": 'echo "systemctl $*" >>"$LOG"',
+    "socsched": f'exec {sys.executable} -m socsched "$@"',
+}
+
+
+@pytest.mark.slow
+def test_the_page_of_the_first_day(bundle: Path, tmp_path: Path) -> None:
+    """Every command of the page but `build.sh`, which `tools.verify.board_root` runs, with this machine as the board.
+
+    Exit code 1 of what judges says that something is infeasible, late or different, which it may be on a busy machine.
+    """
+    page = (Path(__file__).parents[3] / "docs" / "first-day-on-a-jetson.md").read_text()
+    blocks = re.findall(r"```sh no-run\n(.*?)```", page, re.DOTALL)
+    board, desk, tools = tmp_path / "board", tmp_path / "desk", tmp_path / "bin"
+    for folder in (board, desk, tools):
+        folder.mkdir()
+    for name, text in {**STANDINS, **REMOTE}.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    (board / "mode").write_text("7\n")
+    (board / "clocks").write_text("lowest\n")
+    known = {"PATH": f"{tools}:{os.environ['PATH']}", "BOARD": str(board), "LOG": str(tmp_path / "log")}
+    shorter = {"jetson-agx-orin-64gb": "host", "--duration 60": "--duration 1", "--repeat 500": "--repeat 3"}
+    ran = []
+    for place, block in zip((desk, board, board / "bundle", desk), blocks, strict=True):
+        for text in block.splitlines():
+            command = text.partition(" # ")[0].strip()
+            for long, short in shorter.items():
+                command = command.replace(long, short)
+            if command.startswith("cd "):
+                place = place / command[3:]
+            elif command != "sh build.sh":
+                done = subprocess.run(
+                    command, shell=True, cwd=place, env={**os.environ, **known}, capture_output=True, text=True
+                )
+                judges = command.startswith(("socsched plan", "socsched compare", "socsched why"))
+                assert done.returncode in ((0, 1) if judges else (0,)), (command, done.stdout, done.stderr)
+                ran.append(command)
+    assert len(ran) >= 12 and (board / "mode").read_text() == "7\n" and (board / "clocks").read_text() == "lowest\n"
+    assert "[Service]" in (board / "etc" / "systemd" / "system" / "socsched.service").read_text()
+    assert (desk / "results" / "board.csv").exists() and load_profile(desk / "costs.json").costs
+    assert "systemctl enable --now socsched" in (tmp_path / "log").read_text()
 
 
 @pytest.mark.needs("systemd")

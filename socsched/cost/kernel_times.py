@@ -22,6 +22,7 @@ import numpy as np
 from socsched.cost.roofline import Estimate, kind_of, segments
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import OWN, Engine
+from socsched.graph.epilogues import SKIPPED, inside
 from socsched.graph.operators import Operator, StageWork, tensor_bytes
 
 ELEMENTWISE, COPY, READ, PACK, UNPACK = "elementwise", "copy", "read", "pack", "unpack"
@@ -84,6 +85,8 @@ def family(op: Operator) -> str:
     if kind in ("conv2d", "winograd"):
         return _convolution(op)
     name = FAMILIES.get(kind, ELEMENTWISE)
+    if kind == "resize2d" and op.attrs.get("bilinear"):
+        return "linear"
     rank = len(op.outputs[0].shape) if op.outputs else 4
     if name == "dense":
         return name if rank == 2 else "products"
@@ -118,6 +121,9 @@ def work_of(op: Operator, block: int = 1) -> tuple[float, float, float]:
     elif name in CONVOLUTIONS and op.outputs:
         inputs, outputs = op.attrs.get("in_channels", 0), op.outputs[0].shape[1]
         times = _filled(outputs, block) * (_filled(inputs, block) if inputs > FEW else 1.0)
+    if name == "conv" and groups == 1 and op.inputs and len(op.inputs[0].shape) == 4:
+        share = inside(op.attrs, op.inputs[0].shape, op.outputs[0].shape)
+        times *= share if share < SKIPPED else 1.0
     return op.flops * times, op.read_bytes + op.write_bytes, op.weight_bytes * times
 
 
@@ -171,10 +177,11 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
     """
     asked = (runtime or OWN, work.precision)
     times = next((one for one in engine.kernel_times if (one.runtime, one.precision) == asked), None)
-    if times is None or not work.operators or any(op.kind == "function" for op in work.operators):
+    computed = (work.kernels if times is not None and times.runtime == OWN else ()) or work.operators
+    if times is None or not computed or any(op.kind == "function" for op in computed):
         return None
-    found = [kernel_time(times, op, units) for op in work.operators]
-    kernels = [(family(op), *one) for op, one in zip(work.operators, found, strict=True)]
+    found = [kernel_time(times, op, units) for op in computed]
+    kernels = [(family(op), *one) for op, one in zip(computed, found, strict=True)]
     borders = list(_borders(times, work, units))
     kernels += borders
     durations = [time for time, _ in found]
@@ -182,7 +189,7 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
     durations[-1] += sum(time for name, time, _ in borders if name != PACK)
     made = [
         replace(one, bytes=min(one.bytes, int((one.time_ns - one.fixed_ns) * engine.bandwidth.value / 1e9)))
-        for one in segments(work.operators, durations, engine, work.stage)  # what is faster came from caches
+        for one in segments(computed, durations, engine, work.stage)  # what is faster came from caches
     ]
     error = _error(times, units, kernels)
     return Estimate(

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+
 from socsched.graph.fusion import Graph, Group
 
 LINEAR = ("conv2d", "conv2d_transpose", "dense", "add")
 """Operators that apply an activation to their sums."""
+SKIPPED = 0.75
+"""Share of a window's positions inside of the image below which a kernel leaves out those outside."""
+_EITHER_WAY = ("add", "multiply", "maximum", "minimum")
 ACTIVATIONS = ("sigmoid", "tanh", "clip", "leaky_relu", "relu")
 
 
 def merged(graph: Graph) -> frozenset[str]:
     """Return the results of operators that have no kernel of their own, as `compiler.targets.llvm.fuse` merges them.
 
-    These are a bias of a product that stands alone, x * sigmoid(x), a residual sum and an activation, where nothing
-    else reads the operand.
+    These are a bias of a product that stands alone, x * sigmoid(x), a GELU, a residual sum and an activation, where
+    nothing else reads the operand.
     """
     return frozenset(_Merging(graph).gone)
+
+
+def inside(attrs: Mapping[str, float], given: Sequence[int], made: Sequence[int]) -> float:
+    """Return the share of a convolution's positions that lie inside of an image; both shapes are of images."""
+    share = 1.0
+    for side, axis in (("h", 2), ("w", 3)):
+        taps, stride = int(attrs[f"kernel_{side}"]), int(attrs[f"stride_{side}"])
+        pad = int(attrs.get("pad_top" if side == "h" else "pad_left", attrs["pad"]))
+        step, results = int(attrs.get(f"dilation_{side}", attrs["dilation"])), made[axis]
+        first = (np.arange(results) * stride - pad)[:, None] + np.arange(taps) * step
+        share *= float(((first >= 0) & (first < given[axis])).mean()) if first.size else 1.0
+    return share
 
 
 class _Merging:
@@ -33,6 +53,12 @@ class _Merging:
             self.see(group)
 
     def see(self, group: Group) -> None:
+        found = gelu(self.graph, group) if group.kind == "erf" else None
+        if found is not None:  # one kernel that computes its erf, or a part of that before it
+            source, last, others, _ = found
+            alone = self.plain.get(self.behind_moves(source), "") not in ("conv2d", "dense")
+            self.gone |= {one.output for one in (*others, last) if not alone or one is not group}
+            return
         host = self.host(group)
         if host:
             self.gone.add(group.output)
@@ -40,6 +66,12 @@ class _Merging:
         activated = group.relu or group.kind in ACTIVATIONS or group.kind == "multiply"
         if kind in LINEAR and not activated:
             self.plain[group.output] = kind
+
+    def behind_moves(self, value: str) -> str:
+        """Return the value that reshapes and transposes only move."""
+        while (maker := self.makers.get(value)) is not None and maker.kind in ("reshape", "transpose"):
+            (value,) = maker.inputs
+        return value
 
     def host(self, group: Group) -> str:
         """Return the kind of the operator that computes this one along with its own, "" for none."""
@@ -79,3 +111,63 @@ class _Merging:
     def read_by(self, value: str) -> int:
         """Return the number of readers of a value, one more where it leaves the network."""
         return len(self.readers.get(value, ())) + (value in self.graph.outputs)
+
+
+Number = tuple[str | float, bool]
+"""A number, or the parameter that holds it, and whether its inverse is meant."""
+
+
+def gelu(graph: Graph, erf: Group) -> tuple[str, Group, list[Group], list[Number]] | None:
+    """Return the input of a GELU, its last operator, the others, and its numbers."""
+    inner, moved = _producer(graph, erf.inputs[0]), _reader(graph, erf.output)
+    if inner is None or moved is None or not graph.used_once(inner.output):
+        return None
+    product = _reader(graph, moved.output)
+    if moved.kind != "add" or product is None or product.kind != "multiply" or len(product.inputs) != 2:
+        return None
+    (source,), other = inner.inputs[:1], next(name for name in product.inputs if name != moved.output)
+    outer = _reader(graph, product.output) if other == source else _producer(graph, other)
+    if outer is None or outer.inputs != ((product.output,) if other == source else (source,)):
+        return None
+    if not graph.used_once(outer.inputs[0] if other == source else outer.output):
+        return None
+    first, last, shift = _factor(graph, inner), _factor(graph, outer), _constant(graph, moved)
+    if first is None or last is None or shift is None:
+        return None
+    end = outer if other == source else product
+    gone = [group for group in (inner, erf, moved, product, outer) if group is not end]
+    return source, end, gone, [first, shift, last]
+
+
+def _factor(graph: Graph, group: Group) -> Number | None:
+    found = _constant(graph, group)
+    return (found[0], group.kind == "divide") if found and group.kind in ("multiply", "divide") else None
+
+
+def _constant(graph: Graph, group: Group) -> Number | None:
+    """Return the one number that an operator of one input combines it with, None if there is none."""
+    if (stated := number(group)) is not None and not graph.operations[group.output].weight_first:
+        return stated, False
+    return (next(iter(group.weights.values())), False) if scalar(graph, group) and not group.relu else None
+
+
+def scalar(graph: Graph, group: Group) -> bool:
+    """Return whether an operator combines one tensor with one number, on the right where that makes a difference."""
+    shapes = [graph.network.params.get(name) for name in group.weights.values()]
+    if len(group.inputs) != 1 or len(shapes) != 1 or shapes[0] is None or prod(shapes[0]) != 1:
+        return False
+    return group.kind in _EITHER_WAY or not graph.operations[group.output].weight_first
+
+
+def number(group: Group) -> float | None:
+    """Return the number that an operator of one input combines it with, None if there is none."""
+    number = group.options.get("number")
+    return float(np.float32(number)) if isinstance(number, float) and not group.weights else None
+
+
+def _producer(graph: Graph, value: str) -> Group | None:
+    return next((group for group in graph.groups if group.output == value), None)
+
+
+def _reader(graph: Graph, value: str) -> Group | None:
+    return graph.consumers(value)[0] if graph.used_once(value) else None

@@ -82,6 +82,11 @@ class Graph:
         """Return whether `value` has exactly one reader and does not leave the graph."""
         return value not in self.outputs and sum(group.inputs.count(value) for group in self.groups) == 1
 
+    def is_image(self, *names: str) -> bool:
+        """Return whether all these values are images of one frame, which can be stored in blocks of channels."""
+        kinds = [self.values[name] for name in names]
+        return all(len(t.shape) == 4 and t.shape[0] == 1 and min(t.shape) > 0 and t.dtype == "fp32" for t in kinds)
+
     def in_place(self, group: Group) -> bool:
         """Return whether a concatenation costs nothing because every input can be written directly into its slice."""
         by_output = {other.output: other for other in self.groups}

@@ -137,7 +137,8 @@ class StageWork:
 
     `inputs` and `outputs` are the tensors that cross the stage border, logical shapes at nominal size.  `passes` are
     the kernels of an accelerator's runtime (`graph.accelerator_kernels`), empty where they are not known.  `integers`
-    say how much of a network in int8 is computed in integers by socsched's kernels.
+    say how much of a network in int8 is computed in integers by socsched's kernels; `kernels` are the operators as
+    those of CPUs compute them, where these are others (`graph.enlargements`).
     """
 
     stage: str
@@ -147,6 +148,7 @@ class StageWork:
     outputs: tuple[TensorType, ...]
     passes: tuple[Pass, ...] = ()
     integers: Integers | None = None
+    kernels: tuple[Operator, ...] = ()
 
     @property
     def host_code(self) -> bool:

@@ -9,6 +9,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
 from socsched.graph.accelerator_kernels import passes
 from socsched.graph.counting import at_nominal, at_precision, operators
+from socsched.graph.enlargements import before_resizing
 from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.integers import integers_of
 from socsched.graph.network import Network
@@ -51,7 +52,9 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
     if precision == "int8":
         stated = model.quantised() if model.quantised is not None else None
         integers = integers_of(graph, stated.values if stated else None, stated.weights if stated else ())
-    return StageWork(stage.name, precision, counted, inputs, outputs, passes(graph, nominal), integers)
+    moved = graph if precision == "int8" else before_resizing(graph)[0]
+    kernels = () if moved is graph else operators(moved, precision, nominal)
+    return StageWork(stage.name, precision, counted, inputs, outputs, passes(graph, nominal), integers, kernels)
 
 
 def _part(network: Network, part: Part, nominal: int) -> tuple[Network, tuple[Border, Border]]:

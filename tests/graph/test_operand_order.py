@@ -26,7 +26,7 @@ def test_only_differences_and_quotients_have_a_first_operand(kind: str, shape: t
     graphs = [fuse_network(_network(kind, shape, swapped)) for swapped in (False, True)]
     first = [graph.operations["sum"].weight_first for graph in graphs]
     assert first == ([False, True] if kind in ("subtract", "divide") else [False, False])
-    for fused in (fuse, fuse_activations):
+    for fused in (lambda graph: fuse(graph, {}), fuse_activations):
         kinds = [[group.kind for group in fused(graph).groups] for graph in graphs]
         assert kinds[0] == kinds[1]
         assert (kinds[0] == ["dense"]) == (kind == "add")

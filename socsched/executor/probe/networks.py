@@ -59,6 +59,7 @@ UNARY: tuple[tuple[str, tuple[Shape, ...], Mapping[str, Any]], ...] = (
     ("avg_pool", IMAGES[1:], {"kernel": 2, "stride": 2, "padding": 0, "ceil": False, "count_padding": True}),
     ("global_avg_pool", IMAGES[1:], {}),
     ("resize2d", IMAGES[:2], {"bilinear": False, "coordinates": "asymmetric", "rounding": "floor"}),
+    ("resize2d", IMAGES, {"bilinear": True, "coordinates": "half_pixel", "rounding": "round"}),
     ("erf", TOKENS, {}),
     ("softmax", ((1, 3, 197, 197), (1, 8, 49, 49), (1, 2, 100, 100)), {"axis": 3}),
     ("transpose", ((1, 197, 3, 64),), {"order": (0, 2, 1, 3)}),

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.targets.llvm.fuse import scalar
+from socsched.graph.epilogues import scalar
 from socsched.graph.fusion import Graph, Group
 
 Array = np.ndarray[Any, Any]

@@ -23,6 +23,7 @@ from socsched.compiler.targets.cuda.sequence_kernels import PADDED, AttentionSha
 from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR, round_up
 from socsched.compiler.targets.llvm.fuse import activation
 from socsched.errors import CompileError
+from socsched.graph.epilogues import scalar
 from socsched.graph.fusion import Group
 
 _WIDE = 32
@@ -206,7 +207,7 @@ def _multiplying(own: Any, shape: Product) -> Any:
 
 
 def _combined(own: Any, group: Group) -> None:
-    if index_maps.scalar(own.graph, group):
+    if scalar(own.graph, group):
         number = float(np.asarray(next(own.weights[name] for name in group.weights.values())).reshape(-1)[0])
         _mapped(own, group, (("by_number", group.kind, number), activation(group)))
         return

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from socsched.compiler.environment import T, tirx
+from socsched.graph.enlargements import resizes
+from socsched.graph.epilogues import gelu, number
 from socsched.graph.fusion import Graph, Group
 
 _UNARY = ("sigmoid", "tanh", "clip", "leaky_relu", "relu")
-_EITHER_WAY = ("add", "multiply", "maximum", "minimum")
 GATES = ("silu", "hard_sigmoid", "hard_swish")
 _SIXTH = 1 / 6
 _LEAST = -3.4e38
@@ -136,7 +136,7 @@ def _activations(graph: Graph) -> Graph:
         moves, source = _behind_moves(graph, group.inputs[0])
         if source is None or not _plain(source) or not graph.used_once(source.output):
             continue
-        if moves and (source.kind != "conv2d" or not is_image(graph, source.output)):
+        if moves and (source.kind != "conv2d" or not graph.is_image(source.output)):
             continue  # the value before the moves has a name and no definition but that of a rule
         options = {**source.options, "activation": activation(group)}
         if not moves:
@@ -161,28 +161,6 @@ def _behind_moves(graph: Graph, value: str) -> tuple[list[Group], Group | None]:
     return moves, maker
 
 
-def is_image(graph: Graph, *names: str) -> bool:
-    """Return whether all these values can be stored in blocks of channels: images of one frame."""
-    kinds = [graph.values[name] for name in names]
-    return all(len(t.shape) == 4 and t.shape[0] == 1 and min(t.shape) > 0 and t.dtype == "fp32" for t in kinds)
-
-
-def resizes(graph: Graph, group: Group) -> bool:
-    """Return whether an operator is an interpolation, or repeats pixels, that has a rule."""
-    if group.kind != "resize2d" or not is_image(graph, group.inputs[0], group.output):
-        return False
-    options = group.options
-    if options["bilinear"]:
-        return options["coordinates"] in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
-    scales = (group.attrs["scale_h"], group.attrs["scale_w"])
-    whole = all(scale == int(scale) and scale >= 1 for scale in scales)
-    return whole and (options["coordinates"], options["rounding"]) in _ENLARGING
-
-
-_ENLARGING = (("asymmetric", "floor"), ("half_pixel", "round"), ("half_pixel", "round_prefer_floor"))
-"""For whole factors these map every new pixel to the old one that contains it."""
-
-
 def _rows(graph: Graph) -> Graph:
     """Replace the moves between images and rows of channels, as tokens have them, by one operator each."""
     for turn in graph.groups:
@@ -200,7 +178,7 @@ def _rows(graph: Graph) -> Graph:
                 kind, last = "rows_to_image", after.output
                 gone = [turn, after]
         image, rows = (first, last) if kind == "image_to_rows" else (last, first)
-        if not kind or not is_image(graph, image) or graph.values[rows].shape[0] != 1:
+        if not kind or not graph.is_image(image) or graph.values[rows].shape[0] != 1:
             continue
         (_, channels, height, width), sizes = graph.values[image].shape, graph.values[rows].shape
         if sizes[-1] == channels and sizes[1:-1] in ((height, width), (height * width,)):
@@ -211,7 +189,7 @@ def _rows(graph: Graph) -> Graph:
 def gelus(graph: Graph) -> Graph:
     """Replace x (erf(x / a) + b) c by one operator; its numbers are the names of parameters (`with_numbers`)."""
     for erf in graph.groups:
-        found = _gelu(graph, erf) if erf.kind == "erf" else None
+        found = gelu(graph, erf) if erf.kind == "erf" else None
         if found is not None:
             source, last, gone, numbers = found
             new = Group(last.name, "gelu", (source,), last.output, options={"activation": ("gelu", *numbers)})
@@ -234,56 +212,6 @@ def with_numbers(graph: Graph, weights: Mapping[str, Any]) -> Graph:
         return replace(group, options={**group.options, "activation": ("gelu", *values)})
 
     return replace(graph, groups=tuple(map(resolved, graph.groups)))
-
-
-Number = tuple[str | float, bool]
-"""A number, or the parameter that holds it, and whether its inverse is meant."""
-
-
-def _gelu(graph: Graph, erf: Group) -> tuple[str, Group, list[Group], list[Number]] | None:
-    """Return the input of a GELU, its last operator, the others, and its numbers."""
-    inner, moved = _producer(graph, erf.inputs[0]), _reader(graph, erf.output)
-    if inner is None or moved is None or not graph.used_once(inner.output):
-        return None
-    product = _reader(graph, moved.output)
-    if moved.kind != "add" or product is None or product.kind != "multiply" or len(product.inputs) != 2:
-        return None
-    (source,), other = inner.inputs[:1], next(name for name in product.inputs if name != moved.output)
-    outer = _reader(graph, product.output) if other == source else _producer(graph, other)
-    if outer is None or outer.inputs != ((product.output,) if other == source else (source,)):
-        return None
-    if not graph.used_once(outer.inputs[0] if other == source else outer.output):
-        return None
-    first, last, shift = _factor(graph, inner), _factor(graph, outer), _number(graph, moved)
-    if first is None or last is None or shift is None:
-        return None
-    end = outer if other == source else product
-    gone = [group for group in (inner, erf, moved, product, outer) if group is not end]
-    return source, end, gone, [first, shift, last]
-
-
-def _factor(graph: Graph, group: Group) -> Number | None:
-    found = _number(graph, group)
-    return (found[0], group.kind == "divide") if found and group.kind in ("multiply", "divide") else None
-
-
-def _number(graph: Graph, group: Group) -> Number | None:
-    """Return the one number that an operator of one input combines it with, None if there is none."""
-    if (stated := _scalar(group)) is not None and not graph.operations[group.output].weight_first:
-        return stated, False
-    return (next(iter(group.weights.values())), False) if scalar(graph, group) and not group.relu else None
-
-
-def scalar(graph: Graph, group: Group) -> bool:
-    """Return whether an operator combines one tensor with one number, on the right where that makes a difference."""
-    shapes = [graph.network.params.get(name) for name in group.weights.values()]
-    if len(group.inputs) != 1 or len(shapes) != 1 or shapes[0] is None or prod(shapes[0]) != 1:
-        return False
-    return group.kind in _EITHER_WAY or not graph.operations[group.output].weight_first
-
-
-def _reader(graph: Graph, value: str) -> Group | None:
-    return graph.consumers(value)[0] if graph.used_once(value) else None
 
 
 def hard_gates(graph: Graph) -> Graph:
@@ -317,20 +245,14 @@ def _gate_of(graph: Graph, clip: Group) -> tuple[tuple[Group, Group], tuple[floa
     if clip.kind != "clip" or unary(clip)[1:] != (0.0, 1.0):
         return None
     moved = next((group for group in graph.groups if group.output == clip.inputs[0]), None)
-    if moved is None or moved.kind != "add" or moved.relu or (beta := _scalar(moved)) is None:
+    if moved is None or moved.kind != "add" or moved.relu or (beta := number(moved)) is None:
         return None
     scaled = next((group for group in graph.groups if group.output == moved.inputs[0]), None)
-    if scaled is None or scaled.kind != "multiply" or (alpha := _scalar(scaled)) is None:
+    if scaled is None or scaled.kind != "multiply" or (alpha := number(scaled)) is None:
         return None
     if not (graph.used_once(moved.output) and graph.used_once(scaled.output)):
         return None
     return (scaled, moved), (alpha, beta)
-
-
-def _scalar(group: Group) -> float | None:
-    """Return the number that an operator of one input combines it with, None if there is none."""
-    number = group.options.get("number")
-    return float(np.float32(number)) if isinstance(number, float) and not group.weights else None
 
 
 Activation = tuple[Any, ...]

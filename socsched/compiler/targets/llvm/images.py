@@ -18,9 +18,9 @@ from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import padded, physical_shape
 from socsched.compiler.passes.relax_form import DTYPES
 from socsched.compiler.targets.llvm import kernels
-from socsched.compiler.targets.llvm.fuse import is_image
-from socsched.compiler.targets.llvm.vector import Lying, Vector, skips_taps, window_of
+from socsched.compiler.targets.llvm.vector import Lying, Vector
 from socsched.errors import CompileError
+from socsched.graph.epilogues import SKIPPED, inside
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
 
@@ -104,9 +104,10 @@ class Images:
 
     def skips(self, group: Group) -> bool:
         """Return whether a convolution reads no border, because most of its window lies outside of the image."""
-        _, channels, *size = self.graph.values[group.inputs[0]].shape
+        given, made = (self.graph.values[name].shape for name in (group.inputs[0], group.output))
+        channels = given[1]
         whole = group.attrs["groups"] == 1 and channels % self.c == 0 and self.dtype == "float32"
-        return whole and skips_taps(window_of(group), size, self.graph.values[group.output].shape[2:])
+        return whole and inside(group.attrs, given, made) < SKIPPED
 
     def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
         if tensor.layout in ("", "NCHW"):
@@ -154,7 +155,7 @@ class Images:
 
     def is_image(self, *names: str) -> bool:
         """Return whether all these values can be stored in whole blocks of the vector unit's size."""
-        return is_image(self.graph, *names)
+        return self.graph.is_image(*names)
 
     def copied(self, image: Image, border: int) -> Image:
         target = replace(image, var=None, border=border)

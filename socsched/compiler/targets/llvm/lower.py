@@ -15,8 +15,8 @@ from socsched.compiler.targets.llvm import rules
 from socsched.compiler.targets.llvm.convolutions import Convolutions
 from socsched.compiler.targets.llvm.fuse import fuse
 from socsched.compiler.targets.llvm.images import EDGE, Array
-from socsched.compiler.targets.llvm.spread import before_resizing
 from socsched.compiler.targets.llvm.vector import Vector
+from socsched.graph.enlargements import before_resizing
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
 

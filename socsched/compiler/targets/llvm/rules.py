@@ -15,6 +15,7 @@ from socsched.compiler.targets.llvm.fuse import unary
 from socsched.compiler.targets.llvm.images import Array, Image
 from socsched.compiler.targets.llvm.vector import Product, Tile, Window, tile, window_of
 from socsched.errors import CompileError
+from socsched.graph.enlargements import resizes
 from socsched.graph.fusion import Group
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _pool(images: Images, group: Group) -> Emitter | None:
 
 
 def _resize(images: Images, group: Group) -> Emitter | None:
-    if not fuse.resizes(images.graph, group):
+    if not resizes(images.graph, group):
         return None
 
     def emit(group: Group) -> None:

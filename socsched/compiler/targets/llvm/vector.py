@@ -9,7 +9,6 @@ pixel, so there every pixel takes a register too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from socsched.graph.fusion import Group
@@ -139,21 +138,6 @@ def window_of(group: Group) -> Window:
         pad=(a.get("pad_top", pad), a.get("pad_left", pad)),
         dilation=(a.get("dilation_h", dilation), a.get("dilation_w", dilation)),
     )
-
-
-_INSIDE = 0.75
-"""Share of a window's positions inside of the image below which a kernel looks at each before it multiplies."""
-
-
-def skips_taps(window: Window, given: Sequence[int], made: Sequence[int]) -> bool:
-    """Return whether most positions of a window lie outside of an image of `given` pixels, over `made` results."""
-    share = 1.0
-    for size, results, taps, stride, pad, step in zip(
-        given, made, window.kernel, window.stride, window.pad, window.dilation, strict=True
-    ):
-        places = [at * stride + tap * step - pad for at in range(results) for tap in range(taps)]
-        share *= sum(0 <= place < size for place in places) / max(len(places), 1)
-    return share < _INSIDE
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from socsched.compiler.loading.aligned import from_tvm
 from socsched.compiler.passes.relax_form import bind_weights, import_network
 from socsched.compiler.targets.llvm.fuse import fuse
 from socsched.compiler.targets.llvm.lower import lower
-from socsched.compiler.targets.llvm.spread import before_resizing
 from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON
+from socsched.graph.enlargements import before_resizing
 from socsched.graph.expand import fuse_network
 
 Array = np.ndarray[Any, Any]

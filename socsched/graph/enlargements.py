@@ -11,18 +11,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from math import prod
+from typing import Any
 
-from socsched.compiler.targets.llvm.fuse import is_image, resizes
-from socsched.compiler.targets.llvm.images import Array
+import numpy as np
+
 from socsched.graph.fusion import Graph, Group, Operation
 from socsched.graph.operators import TensorType
 
+Array = np.ndarray[Any, Any]
+
+_ENLARGING = (("asymmetric", "floor"), ("half_pixel", "round"), ("half_pixel", "round_prefer_floor"))
+"""For whole factors these map every new pixel to the old one that contains it."""
 _FEWEST = 64
 """Channels of an enlarged image below which a product with them takes less time than adding another image."""
 
 
-def before_resizing(graph: Graph, weights: Mapping[str, Array]) -> tuple[Graph, Mapping[str, Array]]:
-    """Return the graph with such convolutions moved, and the weights with those of their parts."""
+def resizes(graph: Graph, group: Group) -> bool:
+    """Return whether an operator is an interpolation, or repeats pixels, that has a rule."""
+    if group.kind != "resize2d" or not graph.is_image(group.inputs[0], group.output):
+        return False
+    options = group.options
+    if options["bilinear"]:
+        return options["coordinates"] in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    scales = (group.attrs["scale_h"], group.attrs["scale_w"])
+    whole = all(scale == int(scale) and scale >= 1 for scale in scales)
+    return whole and (options["coordinates"], options["rounding"]) in _ENLARGING
+
+
+def before_resizing(graph: Graph, weights: Mapping[str, Array] | None = None) -> tuple[Graph, Mapping[str, Array]]:
+    """Return the graph with such convolutions moved, and the weights, if they are known, with those of their parts."""
+    weights = weights or {}
     for conv in graph.groups:
         joined = _joined(graph, conv)
         if joined is not None:
@@ -33,7 +51,7 @@ def before_resizing(graph: Graph, weights: Mapping[str, Array]) -> tuple[Graph, 
 def _joined(graph: Graph, conv: Group) -> Group | None:
     """Return the concatenation before a pointwise convolution, if it holds an image that was enlarged."""
     a = conv.attrs
-    if conv.kind != "conv2d" or len(conv.inputs) != 1 or a["pad"] or not is_image(graph, conv.output):
+    if conv.kind != "conv2d" or len(conv.inputs) != 1 or a["pad"] or not graph.is_image(conv.output):
         return None
     if not a["kernel_h"] == a["kernel_w"] == a["stride_h"] == a["stride_w"] == a["groups"] == 1:
         return None
@@ -42,7 +60,7 @@ def _joined(graph: Graph, conv: Group) -> Group | None:
         return None
     if not graph.used_once(concat.output):
         return None
-    fits = is_image(graph, *concat.inputs) and any(_enlarged(graph, name) for name in concat.inputs)
+    fits = graph.is_image(*concat.inputs) and any(_enlarged(graph, name) for name in concat.inputs)
     return concat if fits else None
 
 
@@ -64,6 +82,7 @@ def _spread(
 ) -> tuple[Graph, Mapping[str, Array]]:
     channels = [graph.values[name].shape[1] for name in concat.inputs]
     starts, values, operations = [0, *accumulate(channels)], dict(graph.values), dict(graph.operations)
+    params = dict(graph.network.params)
     key, weights, made = conv.weights["weight"], dict(weights), list[Group]()
     enlarged = {n: group for n, name in enumerate(concat.inputs) if (group := _enlarged(graph, name)) is not None}
     rest = [n for n in range(len(channels)) if n not in enlarged]
@@ -75,7 +94,10 @@ def _spread(
 
     def part(suffix: str, source: str, chosen: Sequence[int], bias: bool) -> str:
         """Add the convolution of some of the images, which `source` holds."""
-        weights[f"{key}.{suffix}"] = weights[key][:, [c for n in chosen for c in range(starts[n], starts[n + 1])]]
+        columns = [c for n in chosen for c in range(starts[n], starts[n + 1])]
+        params[f"{key}.{suffix}"] = (params[key][0], len(columns), *params[key][2:])
+        if key in weights:
+            weights[f"{key}.{suffix}"] = weights[key][:, columns]
         roles = {role: name if role == "bias" else f"{key}.{suffix}" for role, name in conv.weights.items()}
         if not bias:
             roles.pop("bias", None)
@@ -109,4 +131,5 @@ def _spread(
         made[-1] = replace(made[-1], output=conv.output, relu=conv.relu and made[-1].kind == "add")
     gone = [concat, *enlarged.values()]
     groups = [one for group in graph.groups if group not in gone for one in (made if group is conv else [group])]
-    return replace(graph, groups=tuple(groups), values=values, operations=operations), weights
+    network = replace(graph.network, params=params)
+    return replace(graph, network=network, groups=tuple(groups), values=values, operations=operations), weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,9 @@ CASES = {
         *(conv("a", "x", outputs=64, stride=2), conv("b", "x", outputs=80, stride=3)),
         *(op("resize2d", "a", name="c", **BACK), op("resize2d", "b", name="d", **BACK)),
         *(op("concat", "c", "x", "d", axis=1), pointwise("z", "y", 64 + CHANNELS + 80, 32), op("relu", "z", name="o")),
+    ),
+    "weights of several levels": network(
+        *(conv("a", "x"), conv("c", "a", stride=2), replace(conv("a", "x")[0], name="b", inputs=("c",))),
     ),
     "few channels": network(op("max_pool", kernel=2, stride=2, padding=0, name="p"), op("tanh", "p"), channels=5),
 }

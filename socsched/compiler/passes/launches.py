@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from typing import Any
@@ -35,6 +36,7 @@ class Recorder:
         self.values: dict[Any, Any] = {}  # by variable: names may repeat
         self.outputs: list[int] = []
         self.weights = bytearray()
+        self.places: dict[bytes, int] = {}
         self.joins: list[tuple[dict[str, Any], list[int], int]] = []
 
     def record(self) -> None:
@@ -119,9 +121,13 @@ class Recorder:
     def constant(self, name: str, expression: Any) -> int:
         array = np.ascontiguousarray(expression.value.numpy())
         index = self.buffer(f"{name}.constant", "constant", expression.ty)
-        self.weights += b"\0" * (-len(self.weights) % ALIGNMENT)
-        self.buffers[index]["offset"] = len(self.weights)
-        self.weights += array.tobytes()
+        content = array.tobytes()
+        key = hashlib.sha256(content).digest()
+        if key not in self.places:  # layers that share their weights share the memory
+            self.weights += b"\0" * (-len(self.weights) % ALIGNMENT)
+            self.places[key] = len(self.weights)
+            self.weights += content
+        self.buffers[index]["offset"] = self.places[key]
         return index
 
     def call(self, name: str, call: Any) -> Any:

@@ -109,10 +109,18 @@ class Convolutions(Images):
             unit = self.vector if method.dtype == self.dtype else NEON
             grouping = winograd.group(winograd.tiles(target.height, target.width, m), target.blocks, unit)
             numbers = (source.lying, lying, act, border, m, *grouping, method.dtype, self.most)
-            operands = [source.var, self.winograd_weight(weight, source, target, method), bias, extra]
+            taken = self.weights_as(
+                (method, source.blocks, source.block),
+                members,
+                lambda: self.winograd_weight(weight, source, target, method),
+            )
+            operands = [source.var, taken, bias, extra]
             self.finish(group, target, winograd.conv2d_winograd, numbers, operands)
             return
-        operands = [source.var, self.conv_weight(weight, part, target), bias, extra]
+        taken = self.weights_as(
+            (groups, part.blocks, part.block), members, lambda: self.conv_weight(weight, part, target)
+        )
+        operands = [source.var, taken, bias, extra]
         self.direct(group, source, target, lying, residual, operands, (part.blocks, joined))
         if len(members) > 1:
             self.split(members)

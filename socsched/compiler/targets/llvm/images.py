@@ -72,6 +72,7 @@ class Images:
         self.images: dict[str, Image] = {}
         self.plain: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
+        self.packed: dict[Any, Any] = {}
         self.slices: dict[str, tuple[Group, int]] = {}
         self.partial: dict[str, Any] = {}
 
@@ -184,6 +185,13 @@ class Images:
 
     def constant(self, array: Array, dtype: str = "float32") -> Any:
         return relax.const(np.ascontiguousarray(array, dtype), dtype)
+
+    def weights_as(self, form: Any, groups: list[Group], make: Callable[[], Any]) -> Any:
+        """Return the constant that holds the weights of operators in a form; those of several levels are made once."""
+        key = (form, *(group.weights["weight"] for group in groups))
+        if key not in self.packed:
+            self.packed[key] = make()
+        return self.packed[key]
 
     def bias(self, groups: list[Group], channels: int, dtype: str = "float32") -> Any:
         values = np.concatenate([self.raw_bias(group) for group in groups])

@@ -4,9 +4,9 @@ Both compute the same inputs in one process with the same number of threads, cal
 machine slows both.  Each thread count gets a process of its own, since thread pools are set up once.  Prints medians
 (ms), their ratio (below 1: ours is faster), the program that a plan takes and its time over ONNX Runtime's, predicted
 over measured times of both, seconds of a cold compilation, and the largest difference of the outputs relative to the
-largest output.
+largest output.  A network that we have no kernels for is ONNX Runtime's in a plan too.
 
-    python -m tools.bench.networks [--threads 1,2] [--repeat 11] FILE.onnx ...
+    python -m tools.bench.networks [--threads 1,2] [--repeat 11] [--precision int8] [--cached] FILE.onnx ...
 
 With --gpu, networks on a GPU against `torch.compile` (`gpu_networks`):
 
@@ -22,11 +22,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from socsched.executor import probe
 from tools.bench.lowering import alternate, plain
 
 OURS, THEIRS = "tvm", "onnxruntime"
@@ -41,22 +43,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", default=f"1,{os.cpu_count()}", help="thread counts, comma separated")
     parser.add_argument("--repeat", type=int, default=11, help="timed calls of each")
+    parser.add_argument("--precision", default="fp32", choices=("fp32", "int8"), help="int8: of files that state it")
+    parser.add_argument("--cached", action="store_true", help="use the cache, so that compilation takes no time")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.onnx")
     options = parser.parse_args()
     counts = options.threads.split(",")
     if len(counts) > 1:
-        rest = ["--repeat", str(options.repeat), *map(str, options.files)]
+        rest = ["--repeat", str(options.repeat), "--precision", options.precision, *map(str, options.files)]
+        rest += ["--cached"] * options.cached
         for count in counts:
             subprocess.run([sys.executable, "-m", "tools.bench.networks", "--threads", count, *rest], check=True)
         return 0
     os.environ["TVM_NUM_THREADS"] = counts[0]
+    probe.ensure()
     heads = ("ours", 9), ("ORT", 9), ("ratio", 7), ("plan", 13), ("to ORT", 8), ("pred ours", 10), ("pred ORT", 9)
     more = ("compile s", 10), ("difference", 11)
     print(f"{counts[0]} thread(s)".ljust(20) + "".join(head.rjust(width) for head, width in (*heads, *more)))
     ratios = []
     for file in options.files:
         try:
-            ratios.append(measure(file, int(counts[0]), options.repeat))
+            ratios.append(measure(file, int(counts[0]), options))
         except Exception as error:  # the next network may work
             print(f"{file.stem:20} {type(error).__name__}: {str(error).splitlines()[0][:150]}", flush=True)
     for title, found in zip(("ours", "plan"), zip(*ratios, strict=True), strict=False):
@@ -64,46 +70,56 @@ def main() -> int:
     return 0
 
 
-def measure(file: Path, threads: int, repeat: int) -> tuple[float, float]:
+def measure(file: Path, threads: int, options: argparse.Namespace) -> tuple[float, float]:
     """Print a network's line; return the times of our kernels and of the plan's choice over ONNX Runtime's."""
     import onnxruntime
 
+    predicted = {name: predict(file, name, threads, options.precision) for name in (OURS, THEIRS)}
+    start = time.perf_counter()
+    loaded = compiled(file, threads, options) if predicted[OURS] else None
+    took = time.perf_counter() - start
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads, settings.log_severity_level = threads, 3
+    session = onnxruntime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
+    random = np.random.default_rng(0)
+    given = {item.name: random.normal(size=item.shape).astype(np.float32) for item in session.get_inputs()}
+    calls: dict[str, Callable[[], Any]] = {THEIRS: lambda: session.run(None, given)}
+    difference = 0.0
+    if loaded is not None:
+        own = laid_out(list(given.values()), loaded)
+        calls = {OURS: lambda: loaded(*own), **calls}
+        pairs = zip(plain(loaded(*own), loaded), session.run(None, given), strict=True)
+        difference = max(float(np.abs(a.reshape(b.shape) - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
+    medians = {name: float(np.median(times)) * 1e3 for name, times in alternate(calls, options.repeat).items()}
+    taken = min((name for name in medians if predicted[name]), key=lambda name: predicted[name], default=THEIRS)
+    ours, theirs = medians.get(OURS, float("nan")), medians[THEIRS]
+    of_plan = medians[taken] / theirs
+    line = f"{file.stem:20}{ours:9.2f}{theirs:9.2f}{ours / theirs:7.2f}{taken:>13}{of_plan:8.2f}"
+    shares = f"{predicted[OURS] / ours:10.2f}{predicted[THEIRS] / theirs:9.2f}"
+    print(f"{line}{shares}{took:10.1f}{difference:11.1e}", flush=True)
+    return ours / theirs if loaded is not None else 1.0, of_plan
+
+
+def compiled(file: Path, threads: int, options: argparse.Namespace) -> Any:
+    """Return a network as our kernels compute it, compiled into an empty cache if that is to be timed."""
     from socsched.compiler.builder import compile_stage
     from socsched.compiler.loading.stages import load
     from socsched.descriptor.catalog import get_pipeline, get_platform
 
     engine = get_platform("host").engines[0]
     (stage,) = get_pipeline(str(file)).stages
-    predicted = {name: predict(file, name, threads) for name in (OURS, THEIRS)}
-    start = time.perf_counter()
+    kept = os.environ.get("SOCSCHED_CACHE")
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["SOCSCHED_CACHE"] = folder
-        loaded = load(compile_stage(stage, engine, "fp32", None, threads))
-        took = time.perf_counter() - start
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads, settings.log_severity_level = threads, 3
-    session = onnxruntime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
-    names = [item.name for item in session.get_inputs()]
-    random = np.random.default_rng(0)
-    arrays = [random.normal(size=kind.shape).astype(np.float32) for kind in loaded.inputs]
-    own = laid_out(arrays, loaded)
-    given = dict(zip(names, arrays, strict=True))
-    results = plain(loaded(*own), loaded)
-    pairs = list(zip(results, session.run(None, given), strict=True))
-    difference = max(float(np.abs(a.reshape(b.shape) - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
-    times = alternate({OURS: lambda: loaded(*own), THEIRS: lambda: session.run(None, given)}, repeat)
-    medians = {name: float(np.median(values)) * 1e3 for name, values in times.items()}
-    ratio = medians[OURS] / medians[THEIRS]
-    taken = min(predicted, key=lambda name: predicted[name])
-    of_plan = medians[taken] / medians[THEIRS]
-    line = f"{file.stem:20}{medians[OURS]:9.2f}{medians[THEIRS]:9.2f}{ratio:7.2f}{taken:>13}{of_plan:8.2f}"
-    shares = "".join(f"{predicted[name] / medians[name]:{width}.2f}" for name, width in ((OURS, 10), (THEIRS, 9)))
-    print(f"{line}{shares}{took:10.1f}{difference:11.1e}", flush=True)
-    return ratio, of_plan
+        if not options.cached:
+            os.environ["SOCSCHED_CACHE"] = folder
+        loaded = load(compile_stage(stage, engine, options.precision, None, threads))
+    if not options.cached:
+        os.environ.pop("SOCSCHED_CACHE") if kept is None else os.environ.update(SOCSCHED_CACHE=kept)
+    return loaded
 
 
-def predict(file: Path, runtime: str, threads: int) -> float:
-    """Return the time (ms) that a plan expects of a network under a runtime."""
+def predict(file: Path, runtime: str, threads: int, precision: str) -> float:
+    """Return the time (ms) that a plan expects of a network under a runtime, 0 where it takes none."""
     from socsched.api.planning import choose_runtimes, get_mode
     from socsched.cost.model import CostModel
     from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -112,9 +128,8 @@ def predict(file: Path, runtime: str, threads: int) -> float:
     platform = choose_runtimes(get_platform("host"), (runtime,))
     (stage,) = get_pipeline(str(file)).stages
     model = CostModel(platform, get_mode(platform, None), stage_work)
-    found = model.at(stage, platform.engines[0].id, "fp32", threads)
-    assert found is not None, model.refused(stage)
-    return found.time_ns / 1e6
+    found = model.at(stage, platform.engines[0].id, precision, threads)
+    return found.time_ns / 1e6 if found is not None else 0.0
 
 
 def laid_out(arrays: list[Any], loaded: Any) -> list[Any]:

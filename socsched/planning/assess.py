@@ -123,7 +123,7 @@ def expected_latencies(
 
     `sources`: of the tasks, if they are known.
     """
-    sources = sources or Sources.of(tasks, graph.pipeline.sensors)
+    sources, observed = sources or Sources.of(tasks, graph.pipeline.sensors), observed.beside(tasks)
     known: dict[str, int] = {}
     for task in tasks:  # those of a deployment are in order; `expected_end` finds what others lack
         if task.timer or all(other in known or other not in sources.tasks for other in task.after):
@@ -170,7 +170,7 @@ def _end(task: Task, sources: Sources, known: Mapping[str, int], observed: Obser
         begin = task.offset_ns
     else:
         begin = max([known[n] if n in known else sources.sensors[n].offset_ns for n in task.after])
-    return begin + task.cost_ns + observed.extra_ns.get((task.name, task.engine), 0)
+    return begin + task.cost_ns + observed.extra(task.name, task.engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ def _assess(deployment: Deployment, thorough: bool) -> Assessment:
     graph, tasks = workload.graph, deployment.tasks
     rt = convert(tasks, workload.engines(), workload.sensors())
     needs = requirements(graph.pipeline, tasks, workload.sources(tasks))
-    quieter = Corunning(tasks, workload.engines(), workload.contention()).without_absent
+    quieter = Corunning(tasks, workload.engines(), workload.contention(), True).without_absent
     if workload.policy == "edf":
         movable = all(task.on_late == "continue" for task in tasks)
         choice = _edf(rt, needs, 12 if thorough else 5, movable, quieter)

@@ -8,7 +8,7 @@ mapping to the next where the task is the same; deadlines, priorities and respon
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from socsched.descriptor.pipeline import Chain
@@ -16,8 +16,10 @@ from socsched.planning.assess import requirements
 from socsched.planning.plan import PlannedEngine, Task
 from socsched.planning.workload import Workload
 from socsched.schedulability.chains import Stretch
-from socsched.schedulability.native_choices import CODES, OVERLOADED, WINDOWS, Row, Shape, choose
-from socsched.schedulability.tasks import convert, dispatch_ns, longest_segment
+from socsched.schedulability.native_choices import CODES, OVERLOADED, WINDOWS, Choice, Row, Shape, choose
+from socsched.schedulability.path_windows import PathSystem
+from socsched.schedulability.plan_analysis import Corunning, shorten
+from socsched.schedulability.tasks import Response, RtTask, convert, dispatch_ns, longest_segment
 
 QUICK = 5
 """Steps of a bisection in an analysis that is not thorough."""
@@ -33,7 +35,8 @@ _FULL = 1 - 1e-6
 class Responses:
     """The responses (ns) of a deployment's tasks by name, and which are no bounds; whether EDF demand overflows.
 
-    `chains`: with their stretches; `rooms`: of the tasks in order, the longest responses with which no frame is lost.
+    `overloaded` may be said of an analysis that does not tell.  `since`: as of `Response`.  `chains`: with their
+    stretches; `rooms`: of the tasks in order, the longest responses with which no frame is lost.
     """
 
     values: Mapping[str, int]
@@ -41,19 +44,26 @@ class Responses:
     overloaded: bool
     chains: Sequence[tuple[Chain, Sequence[Stretch]]]
     rooms: Sequence[int]
+    since: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+
+    def _from_release(self, part: Stretch) -> int:
+        if not part.last:
+            return 0
+        known = (value for name, value in self.since.get(part.last, ()) if name == part.root)
+        return min([self.values[part.last] - part.lead, *known])
 
     def reaction(self, parts: Sequence[Stretch]) -> int:
         """Return the value (ns) of `chains.reaction_time`."""
-        total, values = 0, self.values
-        for index, part in enumerate(parts):
-            if index:
-                total += max(part.period, part.begin - parts[0].begin - total)
-            if part.last:
-                total += values[part.last] - part.lead
+        total = self._from_release(parts[0])
+        for part in parts[1:]:
+            total += max(part.period, part.begin - parts[0].begin - total)
+            total += self.values[part.last] - part.lead if part.last else 0
         return total
 
     def age(self, parts: Sequence[Stretch]) -> int:
         """Return the value (ns) of `chains.data_age`."""
+        if len(parts) == 1:
+            return self._from_release(parts[0])
         ends = sum(self.values[part.last] - part.lead if part.last else 0 for part in parts)
         return ends + sum(part.period + (0 if part.last else part.jitter) for part in parts[:-1])
 
@@ -68,6 +78,7 @@ class _Form:
     """What deployments with the same conversions share: their shape, chains, and budgets but for costs."""
 
     shape: Shape
+    like: PathSystem
     chains: Sequence[tuple[Chain, Sequence[Stretch]]]
     budgets: Sequence[int]
     rooms: Sequence[int]
@@ -92,6 +103,7 @@ class Flat:
     _forms: dict[tuple[str, ...], _Form] = field(default_factory=dict)
     _rows: dict[int, _Known] = field(default_factory=dict)
     _numbers: dict[tuple[str, int], int] = field(default_factory=dict)
+    _rt: dict[tuple[int, int], RtTask] = field(default_factory=dict)
     _planned: dict[str, PlannedEngine] = field(default_factory=dict)
 
     def responses(self, tasks: Sequence[Task]) -> Responses | None:
@@ -107,11 +119,38 @@ class Flat:
         rooms = [room + max(task.cost_ns - 1, 0) for room, task in zip(form.rooms, tasks, strict=True)]
         movable = not any(each.waits for each in known)
         choice = choose(form.shape, rows, [*form.budgets, *rooms], self.workload.policy, QUICK, movable)
-        if choice is None or choice.kind == WINDOWS:
+        if choice is None or (choice.kind == WINDOWS and self.workload.policy != "edf"):
             return None
         unbounded = frozenset(task.name for task, held in zip(tasks, choice.bounded, strict=False) if not held)
         values = {task.name: value for task, value in zip(tasks, choice.values, strict=False)}
-        return Responses(values, unbounded, choice.kind == OVERLOADED, form.chains, rooms)
+        if choice.kind != WINDOWS:
+            return Responses(values, unbounded, choice.kind == OVERLOADED, form.chains, rooms)
+        shorter = self._shortened(form, tasks, rows, choice)
+        values = {name: response.value for name, response in shorter.items()}
+        since = {name: response.since for name, response in shorter.items() if response.since}
+        return Responses(values, unbounded, True, form.chains, rooms, since)
+
+    def _shortened(
+        self, form: _Form, tasks: Sequence[Task], rows: Sequence[Row], choice: Choice
+    ) -> dict[str, Response]:
+        """Return responses shortened by windows of paths, under EDF."""
+        given, deadlines, responses = dict[str, RtTask](), dict[str, int](), dict[str, Response]()
+        if len(self._rt) > _MOST:
+            self._rt.clear()
+        every = zip(tasks, rows, choice.values, choice.bounded, choice.deadlines, strict=False)
+        for task, row, value, bounded, deadline in every:
+            rt = self._rt.get((id(task), row.change))
+            if rt is None:
+                lanes = frozenset((task.engine, lane) for lane in task.lanes)
+                preemption = next(name for name, code in CODES.items() if code == row.code)
+                like = form.shape.tasks[task.name]
+                rt = replace(like, lanes=lanes, preemption=preemption, wcet=row.wcet, segment=row.segment)
+                rt = self._rt[id(task), row.change] = replace(rt, switch=row.change)
+            given[task.name], deadlines[task.name] = rt, deadline
+            responses[task.name] = Response(value, bool(bounded), ())
+        load = self.workload
+        quieter = Corunning(tasks, load.engines(), load.contention(), True).without_absent
+        return shorten(given, deadlines, responses, quieter, form.like)
 
     def _known(self, tasks: Sequence[Task]) -> list[_Known]:
         if len(self._rows) > _MOST:
@@ -173,4 +212,4 @@ class Flat:
         own = len(needs) - len(tasks)
         rooms = [need.budget - max(task.cost_ns - 1, 0) for need, task in zip(needs[own:], tasks, strict=True)]
         shape = Shape.of(convert(tasks, workload.engines(), workload.sensors()), ends)
-        return _Form(shape, chains, [need.budget for need in needs[:own]], rooms)
+        return _Form(shape, PathSystem.of(shape.tasks, None), chains, [need.budget for need in needs[:own]], rooms)

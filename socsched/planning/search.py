@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from socsched.cost.cost import Cost
@@ -36,13 +36,14 @@ from socsched.planning.feasibility.infeasible_plan import no_engine, unmappable_
 from socsched.planning.feasibility.lower_bounds import least_latencies
 from socsched.planning.feasibility.refutation import by_bounds, by_search, meet_requirements
 from socsched.planning.feasibility.remedies import find_helpful_move
+from socsched.planning.mapping import neighbourhoods
 from socsched.planning.mapping.exact import prove
-from socsched.planning.mapping.local_search import Solution, mend, restart, solve
+from socsched.planning.mapping.local_search import Solution, given, mend, restart, solve
 from socsched.planning.mapping.program import SOLVERS, available, require
 from socsched.planning.plan import BOUND, Conflict, Necessity, Plan, Violation, gap
 from socsched.planning.plan_writer import SPENT, cut_off, write_plan
 from socsched.planning.uncertainty import uncertainty
-from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Workload
+from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Workload, loads_of
 from socsched.schedulability.chains import Sources
 from socsched.schedulability.high_level import is_mixed
 from socsched.schedulability.plan_analysis import without_contradictions
@@ -67,6 +68,9 @@ RESTARTING = 0.8
 """Of a wider search, for stages as a whole, before networks are cut."""
 PROVING = 0.9
 """The same where a solver is to use up the budget."""
+STARTING = 0.15
+"""For moves of single stages, where neighbourhoods of many are searched next, which take `NEAR` of the rest."""
+NEAR = 0.8
 _LAST = 0.85
 """For all further searches; the rest explains a plan that is not feasible."""
 # Restarts come before CP-SAT, which excludes mappings one by one: WATERS 2019 with 15 ms takes the former four local
@@ -79,11 +83,15 @@ PROOF = 6000
 """Evaluations for a proof without a budget."""
 
 MOVES = 8
-"""Mappings that a local search may try for each stage of a pipeline of more than `FEW`."""
+"""Mappings that a search may try for each stage of a pipeline of more than `FEW`."""
+MORE = 4
+"""Times as much work as stated that searches of a pipeline of more than `FEW` stages may take, in proportion."""
 SEARCHING = 0.9
 """Of a time limit, the share after which nothing new is tried: what goes on then ends within the rest."""
-ROUNDS = 8
-"""Maximum number of simulated plans."""
+ROUNDS, MANY_ROUNDS = 8, 24
+"""Maximum number of simulated plans, and of those of more than `FEW` stages."""
+STEP = 1 / 8
+"""Share of the work, and of the stages, that a search of many stages may take and move before the next simulation."""
 JOBS = 20_000
 """Maximum number of simulated jobs, unless a single hyperperiod has more; see `steady_ns`."""
 MOST = 2_000_000
@@ -128,7 +136,7 @@ class SearchRequest:
     networks cut, within the work of `clock` altogether: equal inputs give equal plans unless its guard rail, after
     `time_limit` (s), is reached.  `evaluations`: the budget of `search`, None for no limit but that of each step.
     `observed`: times from a simulation of an earlier plan; `simulate`: how to simulate one, None for plans by estimate
-    alone.
+    alone; `start`: the mapping of that plan, from which the search of many stages goes on.
     """
 
     pipeline: Pipeline
@@ -146,6 +154,7 @@ class SearchRequest:
     time_limit: float | None = None
     observed: Observed = NOTHING
     simulate: Simulate | None = None
+    start: Mapping[str, Cost] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -339,12 +348,23 @@ def _in_mode(
 ) -> Solution:
     costs, goals, proving = request.costs, request.goals, request.proving
     workload = Workload.of(graph, costs.model(mode), request.policy, request.observed, request.limits, costs.results)
-    solution = solve(workload, goals, request.budget, clock.part(0.5) if request.cuts or proving else clock)
+    many = neighbourhoods.suits(workload)
+    start = clock.part(STARTING) if many else clock.part(0.5) if request.cuts or proving else clock
+    if many and request.start.keys() == set(graph.order):
+        solution = given(workload, request.start, goals)
+    else:
+        solution = solve(workload, goals, request.budget, start)
+    simulated = request.observed is not NOTHING or request.simulate is None
+    if many and (simulated or solution.candidate.verdict != "feasible"):  # estimates alone mislead many moves
+        enough = 0.0 if request.solver == "restarts" else -1.0
+        share, most = (NEAR * STEP, round(len(graph.order) * STEP)) if request.start else (NEAR, len(graph.order))
+        solution = neighbourhoods.search(solution, workload, goals, request.budget, clock.part(share), enough, most)
     cutter = None
     if request.cuts:
         cutter = cutter_of(required.pipeline, workload, goals, costs.divided(mode), clock, costs.apart)
     if request.solver == "restarts":
-        solution = restart(solution, workload, goals, clock.part(RESTARTING) if cutter and cutter.stages else clock)
+        if not many:
+            solution = restart(solution, workload, goals, clock.part(RESTARTING) if cutter and cutter.stages else clock)
         if solution.candidate.verdict == "feasible":
             return solution
     if cutter is not None:
@@ -591,6 +611,8 @@ def _widened(request: SearchRequest) -> _Result:
     budgets = [LEAST]
     while budgets[-1] * FACTOR <= request.evaluations:
         budgets.append(budgets[-1] * FACTOR)
+    stages = len(request.pipeline.stages)
+    budgets = [budget * min(max(stages // FEW, 1) * 2, MORE) if stages > FEW else budget for budget in budgets]
     quick, results = replace(request, explain=False), list[_Result]()
     for budget in budgets[:-1]:
         results.append(_searched(replace(quick, clock=request.clock.afresh(budget))))
@@ -638,8 +660,10 @@ def _searched(request: SearchRequest) -> _Result:
     )
     drafts = [draft]
 
-    def again(observed: Observed) -> Plan:
-        drafts.append(draft_plan(replace(like_it, observed=observed)))
+    def again(observed: Observed, best: Plan) -> Plan:
+        mine = next(draft.solution for draft in drafts if draft.plan.tasks == best.tasks)
+        start = mine.candidate.deployment.mapping if mine else {}
+        drafts.append(draft_plan(replace(like_it, observed=observed, start=start)))
         return drafts[-1].plan
 
     refined = refine(plan, simulate, again if used.solver in ("heft", "auto") and not exact else None, clock)
@@ -647,7 +671,7 @@ def _searched(request: SearchRequest) -> _Result:
 
 
 def refine(
-    plan: Plan, simulate: Simulate, again: Callable[[Observed], Plan] | None = None, clock: Clock = NO_CLOCK
+    plan: Plan, simulate: Simulate, again: Callable[[Observed, Plan], Plan] | None = None, clock: Clock = NO_CLOCK
 ) -> Plan:
     """Return the plan with expected times from its simulation, or a better plan found from the simulated times.
 
@@ -664,27 +688,33 @@ def refine(
     # one simulation even where the budget is spent: an estimate would win over what another budget found and simulated
     if plan.verdict != "feasible" or clock.late() or _jobs(plan) > MOST:
         return plan
-    best, means, rounds, fixed = plan, simulate(plan, steady_ns(plan)), 1, True
+    best, means, rounds, fixed, evaluated = plan, simulate(plan, steady_ns(plan)), 1, True, 0
     goal = next(iter(plan.solver.objective), None)
     value = max if goal == "longest" else sum
     if again is not None and goal in ("latency", "longest"):
         tried, observed = [_places(plan)], _observed(plan, means)
-        fixed = False
-        while rounds < ROUNDS and not clock.over():
-            other = again(observed)
+        fixed, anchor, evaluated = False, observed, plan.solver.evaluated or 0
+        while rounds < (MANY_ROUNDS if observed.loads else ROUNDS) and not clock.over():
+            other = again(observed, best)
+            evaluated += other.solver.evaluated or 0
             if _places(other) in tried or other.verdict != "feasible":
                 fixed = True
                 break
             rounds += 1
             tried.append(_places(other))
             others = simulate(other, steady_ns(other))
-            if value(others.chains.values()) < value(means.chains.values()):
-                best, means = other, others
             more = _observed(other, others)
-            observed = Observed({**observed.extra_ns, **more.extra_ns}, {**observed.offset_ns, **more.offset_ns})
+            if value(others.chains.values()) < value(means.chains.values()):
+                best, means, anchor = other, others, more
+            last = anchor if more.loads else more  # what the next search starts from is known as it was seen
+            extra = {**observed.extra_ns, **more.extra_ns, **last.extra_ns}
+            offset = {**observed.offset_ns, **more.offset_ns, **last.offset_ns}
+            observed = replace(last, extra_ns=extra, offset_ns=offset)
     chains = tuple(replace(c, expected_ns=means.chains.get(c.name, c.expected_ns)) for c in best.chains)
     notes = {**(best.solver.notes or {}), **(plan.solver.notes or {})}
     report = replace(best.solver, notes=notes, rounds=rounds, fixed_point=fixed)
+    if evaluated and len(best.tasks) > FEW and report.evaluated is not None:
+        report = replace(report, evaluated=evaluated)
     if goal in ("latency", "longest"):
         reached = float(value(chain.expected_ns for chain in chains))
         report = replace(report, value=reached, gap=gap(reached, report.bound))
@@ -713,13 +743,21 @@ def _observed(plan: Plan, means: Means) -> Observed:
         (task.name, task.engine): means.jobs[task.name] - task.cost_ns for task in plan.tasks if task.name in means.jobs
     }
     waiting = Observed(extra)
+    typical, loads = dict[str, int](), dict[str, tuple[float, int]]()
+    if sum(task.kind == "stage" for task in plan.tasks) > FEW:  # many moves at once would seek engines that look free
+        shared: dict[str, list[int]] = {}
+        for (_, engine), value in extra.items():
+            shared.setdefault(engine, []).append(value)
+        typical = {engine: sum(values) // len(values) for engine, values in shared.items()}
+        used = loads_of(plan.tasks)
+        loads = {engine.id: (used.get(engine.id, 0.0), engine.lanes) for engine in plan.engines}
     sources, ends = Sources.of(plan.tasks, plan.sensors), dict[str, int]()
     offset = {
         chain.name: means.chains[chain.name] - expected_latency(sources.stretches(chain.path), sources, ends, waiting)
         for chain in plan.chains
         if chain.name in means.chains
     }
-    return Observed(extra, offset)
+    return Observed(extra, offset, typical, loads)
 
 
 def _places(plan: Plan) -> tuple[tuple[str, str, str, tuple[int, ...]], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -22,13 +22,47 @@ from socsched.schedulability.chains import Sources
 class Observed:
     """Mean times (ns) in excess of those expected without interference.
 
-    `extra_ns` by (task, engine): waiting and the effect of other traffic, from activation to completion; nothing is
-    known of a task on other engines.  `offset_ns` by chain: deviation of sampling delays from half a period, due to
-    their phases.
+    `extra_ns` by (task, engine): waiting and the effect of other traffic, from activation to completion; of a task on
+    other engines, only the mean of an engine's tasks is known, if that (`typical_ns`), and it changes by `factors`
+    with the engine's load from that at the time (`loads`: lanes in use on average, of how many).  `offset_ns` by chain:
+    deviation of sampling delays from half a period, due to their phases.
     """
 
     extra_ns: Mapping[tuple[str, str], int] = field(default_factory=dict)
     offset_ns: Mapping[str, int] = field(default_factory=dict)
+    typical_ns: Mapping[str, int] = field(default_factory=dict)
+    loads: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    factors: Mapping[str, float] = field(default_factory=dict)
+
+    def extra(self, task: str, engine: str) -> int:
+        """Return the excess (ns) of a task on an engine."""
+        known = self.extra_ns.get((task, engine))
+        value = self.typical_ns.get(engine, 0) if known is None else known
+        return round(value * self.factors[engine]) if value > 0 and engine in self.factors else value
+
+    def beside(self, tasks: Sequence[Task]) -> Observed:
+        """Return the same with the factors by which waiting changes with the engines' load, as in an M/G/1 queue."""
+        if not self.loads:
+            return self
+        now = loads_of(tasks)
+        factors = {
+            name: min(max(_queued(now.get(name, 0.0) / lanes) / _queued(then / lanes), 0.2), 10.0)
+            for name, (then, lanes) in self.loads.items()
+        }
+        return replace(self, factors=factors)
+
+
+def loads_of(tasks: Iterable[Task]) -> dict[str, float]:
+    """Return the mean number of lanes in use on every engine, each task counting for one."""
+    found: dict[str, float] = {}
+    for task in tasks:
+        found[task.engine] = found.get(task.engine, 0.0) + task.cost_ns / task.period_ns
+    return found
+
+
+def _queued(used: float) -> float:
+    used = min(max(used, 0.02), 0.98)
+    return used / (1 - used)
 
 
 NOTHING = Observed()

@@ -94,11 +94,15 @@ def _rows(parts: Iterable[Iterable[int]]) -> tuple[array[int], array[int]]:
 
 
 class Choice(NamedTuple):
-    """How a choice ended, and the responses (ns) of the tasks in order, with whether each is a bound."""
+    """How a choice ended, and the responses (ns) of the tasks in order, with whether each is a bound.
+
+    `deadlines`: the local ones (ns) that were chosen.
+    """
 
     kind: int
     values: Sequence[int]
     bounded: Sequence[int]
+    deadlines: Sequence[int]
 
 
 def choose(
@@ -138,7 +142,7 @@ def choose(
     kind = found.socsched_choose(ctypes.byref(tables), policy == "edf")
     if kind < 0:
         raise MemoryError
-    return Choice(kind, columns["result"], columns["bounds"]) if kind <= WINDOWS else None
+    return Choice(kind, columns["result"], columns["bounds"], columns["chosen"]) if kind <= WINDOWS else None
 
 
 def _tables(shape: Shape, rows: Sequence[Row]) -> tuple[dict[str, array[int]], dict[str, int]]:

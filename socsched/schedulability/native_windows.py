@@ -153,12 +153,15 @@ class Windows:
         return Windows(system, numbers) if _fits(system, limits) and library() is not None else None
 
     def _path_columns(self) -> dict[str, Any]:
+        known = self._system.columns
+        self._paths: list[Path] = known.get("paths", [])
+        self._place: dict[Path, int] = known.get("place", {})
+        if self._place:
+            return known
         system, number = self._system, self._number
         first_path, too_many = array("q", [0]), array("q")
-        self._paths: list[Path] = []
         first_task, tasks, rank = array("q", [0]), array("q"), array("q")
-        self._place: dict[Path, int] = {}
-        known: dict[tuple[str, ...], list[int]] = {}
+        numbers: dict[tuple[str, ...], list[int]] = {}
         for name in self._names:
             kept = system.paths_to(name) or ()
             too_many.append(not kept)
@@ -166,12 +169,14 @@ class Windows:
             for path in kept:
                 self._place[path] = len(self._paths)
                 self._paths.append(path)
-                tasks.extend(known.setdefault(path.tasks, [number[task] for task in path.tasks]))
+                tasks.extend(numbers.setdefault(path.tasks, [number[task] for task in path.tasks]))
                 first_task.append(len(tasks))
                 rank.append(order.get(path.tasks, 0))
             first_path.append(len(self._paths))
         sources = [path.source for path in self._paths]
-        return {
+        known |= {
+            "paths": self._paths,
+            "place": self._place,
             "first_path": first_path,
             "too_many": too_many,
             "first_task": first_task,
@@ -181,6 +186,7 @@ class Windows:
             "timer": array("q", [source.timer for source in sources]),
             "rank": rank,
         }
+        return known
 
     def longest(
         self, most: Mapping[str, int], least: Mapping[str, int]
@@ -251,7 +257,10 @@ def _task_columns(system: PathSystem, number: Mapping[str, int]) -> dict[str, An
         return array("q", values)
 
     words = max((len(tasks) + 63) // 64, 1)
-    later = b"".join(_bits(system, number, task.name).to_bytes(words * 8, "little") for task in tasks)
+    if "later" not in system.columns:
+        system.columns["later"] = array(
+            "B", b"".join(_bits(system, number, task.name).to_bytes(words * 8, "little") for task in tasks)
+        )
     reached = _reached_groups(system, group_of)
     first_group, rests_on = [0], list[int]()
     for task in tasks:
@@ -286,7 +295,7 @@ def _task_columns(system: PathSystem, number: Mapping[str, int]) -> dict[str, An
         "tasks_of_group": column(number[task.name] for group in members for task in group),
         "first_group": column(first_group),
         "rests_on": column(rests_on),
-        "later": array("B", later),
+        "later": system.columns["later"],
         "overlap": array("B", [bool(one & other) for one in sets for other in sets]),
         "tasks": len(tasks),
         "groups": len(members),

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import add
+from typing import Any
 
 from socsched.schedulability import native_windows
 from socsched.schedulability.tasks import (
@@ -47,13 +48,17 @@ PASSES = 4
 
 
 def tighten(
-    tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None, responses: Mapping[str, Response]
+    tasks: Mapping[str, RtTask],
+    deadlines: Mapping[str, int] | None,
+    responses: Mapping[str, Response],
+    like: PathSystem | None = None,
 ) -> dict[str, Response]:
     """Return the responses, shortened where windows of paths are shorter; `deadlines` (ns): under EDF, else None.
 
-    All `responses` must hold together; those without a bound stay without.
+    All `responses` must hold together; those without a bound stay without.  `like`: a system of tasks that differ in
+    lanes and times alone.
     """
-    system = PathSystem.of(tasks, deadlines)
+    system = PathSystem.of(tasks, deadlines, like)
     found = dict(responses)
     finish = {name: response.value for name, response in found.items() if response.bounded}
     numbers = {"rounds": ROUNDS, "steps": STEPS, "own_spans": OWN_SPANS, "own_jobs": OWN_JOBS}
@@ -254,7 +259,8 @@ class PathSystem:
 
     `single`: whether the resource of a task is one processor, `single_resource`; the rest keeps results: `loads` of
     `_load`, as windows of many paths meet the same rivals, and what does not depend on finish times, which change from
-    one round of an iteration to the next: `paths` to a task, `views` of rivals, tasks that a rival goes `ahead` of.
+    one round of an iteration to the next: `paths` to a task, `views` of rivals, tasks that a rival goes `ahead` of; and
+    `columns` of `native_windows` that depend on paths alone.
     """
 
     tasks: Mapping[str, RtTask]
@@ -267,14 +273,18 @@ class PathSystem:
     views: dict[tuple[Path, int], tuple[int, list[_View]]] = field(default_factory=dict)
     paths: dict[str, list[Path]] = field(default_factory=dict)
     ahead: dict[tuple[str, Path], list[tuple[int, int, str]]] = field(default_factory=dict)
+    columns: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
-    def of(tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None) -> PathSystem:
-        """Return the system of these tasks."""
+    def of(
+        tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None, like: PathSystem | None = None
+    ) -> PathSystem:
+        """Return the system of these tasks; `like`: one of tasks with the same releases and triggers."""
         parts = components(tasks.values())
         groups = {task.name: group for group in parts for task in group}
         single = {task.name: one for group in parts for one in [single_resource(group)] for task in group}
-        return PathSystem(tasks, deadlines, groups, single, sources_of(tasks), descendants(tasks))
+        system = PathSystem(tasks, deadlines, groups, single, sources_of(tasks), descendants(tasks))
+        return replace(system, paths=like.paths, columns=like.columns) if like else system
 
     def paths_to(self, name: str) -> list[Path] | None:
         """Return the paths from a source to a task, None if they are too many to be examined."""

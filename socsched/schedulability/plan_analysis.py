@@ -70,11 +70,12 @@ def shorten(
     deadlines: Mapping[str, int] | None,
     responses: Mapping[str, Response],
     quieter: Quieter | None,
+    like: path_windows.PathSystem | None = None,
 ) -> dict[str, Response]:
     """Return responses shortened by windows of paths; `deadlines`: under EDF; `quieter` as in `respond`."""
-    found = path_windows.tighten(tasks, deadlines, responses)
+    found = path_windows.tighten(tasks, deadlines, responses, like)
     less = quieter(tasks, found) if quieter else None
-    return path_windows.tighten(less, deadlines, found) if less else found
+    return path_windows.tighten(less, deadlines, found, like) if less else found
 
 
 def stretches(plan: Plan, chain: ChainResult) -> tuple[Stretch, ...]:
@@ -156,11 +157,15 @@ _Apart = tuple[tuple[str, frozenset[str]], ...]
 
 @dataclass(slots=True)
 class Corunning:
-    """The tasks, engines and contention model from which execution times follow; results are kept."""
+    """The tasks, engines and contention model from which execution times follow; results are kept.
+
+    `modelled`: whether the times of all tasks are those of the model.
+    """
 
     tasks: Sequence[Task]
     engines: Sequence[PlannedEngine]
     contention: ContentionModel
+    modelled: bool = False
     _near: Mapping[str, frozenset[str]] = field(default_factory=dict)
     _groups: Sequence[Sequence[str]] = ()
     _begins: Mapping[str, int] = field(default_factory=dict)
@@ -217,7 +222,9 @@ class Corunning:
         return tuple((one, frozenset(other for other in bounded if apart(one, other))) for one in bounded)
 
     def _saved(self, without: Mapping[str, frozenset[str]]) -> dict[str, tuple[int, int]]:
-        full = slowed_by_lanes(with_wcet(self.tasks, self.contention), self.engines)
+        full = self.tasks
+        if not self.modelled:
+            full = slowed_by_lanes(with_wcet(self.tasks, self.contention), self.engines)
         engines = {engine.id: engine for engine in self.engines}
         less = slowed_by_lanes(with_wcet(self.tasks, self.contention, apart=without), self.engines)
         found = {}

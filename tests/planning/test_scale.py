@@ -11,11 +11,13 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning.candidate import judge, quick_score, score
+from socsched.planning.clock import NO_CLOCK
 from socsched.planning.deployment import deploy
-from socsched.planning.mapping.local_search import initial_mapping
+from socsched.planning.mapping import neighbourhoods
+from socsched.planning.mapping.local_search import given, initial_mapping
 from socsched.planning.recheck import recheck
 from socsched.planning.workload import Unconnectable, Workload
-from tools.bench import scale
+from tools.bench import planner_finds, scale
 from tools.verify.random_plans import case_workload, draw_case
 
 ORIN, MODE = scale.ORIN, scale.MODE
@@ -24,13 +26,15 @@ ORIN, MODE = scale.ORIN, scale.MODE
 @pytest.mark.parametrize("policy", ["edf", "fp"])
 @pytest.mark.parametrize(("family", "count"), [("chains", 48), ("random", 24), ("fan", 32), ("eight", 32)])
 def test_a_move_is_judged_as_if_nothing_had_been_before(family: str, count: int, policy: str) -> None:
-    given, platform = scale.instance(family, count)
-    draw, kept = Random(0), scale.workload_of(given, platform, policy)
+    pipeline, platform = scale.instance(family, count)
+    draw, kept = Random(0), scale.workload_of(pipeline, platform, policy)
     mapping, options = initial_mapping(kept), kept.options()
     for turn in range(6):
         name = draw.choice([name for name, costs in options.items() if len(costs) > 1] or list(options))
         mapping = {**mapping, name: draw.choice(options[name])}
-        mine, fresh = (judge(load, mapping, turn == 5) for load in (kept, scale.workload_of(given, platform, policy)))
+        mine, fresh = (
+            judge(load, mapping, turn == 5) for load in (kept, scale.workload_of(pipeline, platform, policy))
+        )
         assert mine.assessment == fresh.assessment
         assert mine.violations == fresh.violations
 
@@ -38,8 +42,8 @@ def test_a_move_is_judged_as_if_nothing_had_been_before(family: str, count: int,
 @pytest.mark.parametrize("policy", ["edf", "fp"])
 @pytest.mark.parametrize(("family", "count"), [("chains", 48), ("random", 24), ("fan", 40), ("one", 24), ("eight", 48)])
 def test_scores_of_moves_are_those_of_the_whole_analysis(family: str, count: int, policy: str) -> None:
-    given, platform = scale.instance(family, count)
-    draw, workload = Random(1), scale.workload_of(given, platform, policy)
+    pipeline, platform = scale.instance(family, count)
+    draw, workload = Random(1), scale.workload_of(pipeline, platform, policy)
     mapping, options, flat = initial_mapping(workload), workload.options(), 0
     for _ in range(8):
         name = draw.choice(list(options))
@@ -50,6 +54,37 @@ def test_scores_of_moves_are_those_of_the_whole_analysis(family: str, count: int
             flat += quick is not None
             assert quick is None or quick == score(judge(workload, mapping, False), goals)
     assert flat or (family, policy) == ("random", "fp")
+
+
+def test_scores_with_windows_of_paths_are_those_of_the_whole_analysis() -> None:
+    planted = planner_finds.instance(0, 64, 0.7)
+    assert planted
+    workload = scale.workload_of(planted[0], get_platform(ORIN), "edf")
+    draw, options, mapping, shortened = Random(0), workload.options(), initial_mapping(workload), 0
+    for _ in range(4):
+        deployment = deploy(workload, mapping)
+        quick = quick_score(deployment, ("latency", "slack"))
+        shortened += quick is not None
+        assert quick is None or quick == score(judge(workload, mapping, False), ("latency", "slack"))
+        name = draw.choice(list(options))
+        mapping = {**mapping, name: draw.choice(options[name])}
+    assert shortened
+
+
+@pytest.mark.parametrize("policy", ["edf", "fp"])
+def test_many_stages_are_searched_alike_each_time_and_never_worse_with_more_work(policy: str) -> None:
+    planted = planner_finds.instance(0, 64, 0.5)
+    assert planted
+    values = []
+    for budget in (60, 60, 300):
+        workload = scale.workload_of(planted[0], get_platform(ORIN), policy)
+        start = given(workload, initial_mapping(workload), ("latency",))
+        found = neighbourhoods.search(start, workload, ("latency",), budget, NO_CLOCK)
+        values.append((found.score, found.candidate.deployment.mapping))
+        assert found.score <= start.score
+    assert values[0] == values[1]
+    assert values[2][0] <= values[1][0]
+    assert values[2][0] < start.score
 
 
 @pytest.mark.parametrize("seed", range(60))

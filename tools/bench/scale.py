@@ -118,7 +118,7 @@ def pipeline(family: str, count: int, platform: Platform, seed: int = 0) -> Pipe
 
 def line(count: int) -> Pipeline:
     """Return one chain of `count` short stages, all on one core."""
-    stages = {
+    stages: dict[str, Any] = {
         f"t{n}": {
             "title": "drawn", "after": [f"t{n - 1}" if n else "s"], "precisions": ["fp32"], "share": 1, "queue": 2,
             "output_bytes": "1 kB", "costs": _costs(board(1), Random(n), 100.0),

@@ -208,14 +208,14 @@ def improve(
             continue
         tried.add(places)
         evaluated += 1
-        tell("planning", evaluated, budget, "mappings", _standing(best) if listening() else "")
+        tell("planning", evaluated, budget, "mappings", standing(best) if listening() else "")
         found = beats(trial, best)
         if found is not None:
             mapping, best, idle = trial, found, 0
     return Improved(mapping, best, evaluated, True)
 
 
-def _standing(best: Score) -> str:
+def standing(best: Score) -> str:
     """Return how good the best mapping so far is, in words."""
     met = "every requirement met" if best[0] <= 0 else "not every requirement met"
     return met + (f", best value {best[1]:.6g}" if len(best) > 1 else "")
@@ -264,6 +264,13 @@ def solve(workload: Workload, goals: Sequence[str], budget: int = 400, clock: Cl
     except Unconnectable as error:
         raise UsageError(str(error), "let an engine of the platform declare `converts: true`") from None
     return Solution(candidate, search, score(candidate, goals))
+
+
+def given(workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str]) -> Solution:
+    """Return a mapping as a solution."""
+    candidate = judge(workload, mapping)
+    found = score(candidate, goals)
+    return Solution(candidate, Improved(dict(mapping), found, 1, True), found)
 
 
 def mend(solution: Solution, goals: Sequence[str], budget: int, clock: Clock) -> Solution:

@@ -222,7 +222,7 @@ def both(pipeline: str, platform: str, mode: str) -> tuple[Plan, Plan]:
     """Return a plan as first made, and refined."""
     workload, board = get_pipeline(pipeline), get_platform(platform)
 
-    def again(observed: Observed) -> Plan:
+    def again(observed: Observed, _: Plan | None = None) -> Plan:
         return make_plan(workload, board, mode, work=stage_work, observed=observed, cuts=False)
 
     first = again(Observed())

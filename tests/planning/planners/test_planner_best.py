@@ -40,7 +40,7 @@ def detectors(count: int) -> Pipeline:
 
 
 def mine(pipeline: Pipeline, objective: str, cuts: bool = False) -> Plan:
-    def again(seen: Observed = NOTHING) -> Plan:
+    def again(seen: Observed = NOTHING, _: Plan | None = None) -> Plan:
         return ours.make_plan(
             pipeline, get_platform(XAVIER), "MAXN", objective, work=stage_work, explain=False, cuts=cuts, observed=seen
         )

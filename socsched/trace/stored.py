@@ -196,6 +196,9 @@ class _Counters(Mapping[str, "tuple[Ints, Floats]"]):
             raise KeyError(name)
         return self.stored.counter(name)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.stored.counters  # that of Mapping would read the counter
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.stored.counters)
 

@@ -2,13 +2,16 @@
 
     python -m tools.bench.scale [--sizes 16,32,64,128,256] [--families chains,random,fan,one,eight]
                                 [--policies edf,fp] [--what analyze,assess,plan] [--limit 520]
+    python -m tools.bench.scale --what traces [--jobs 100000,1000000,10000000] [--spread 0.4] [--limit 520]
 
 chains: lines of eight stages; random: graphs in which a stage waits for one to three others; fan: graphs that split in
 four and join again; all on jetson-agx-orin-64gb in MAXN, two thirds of the stages with a time on the GPU too.  one and
 eight: lines of eight stages on a board of one core, and on one of eight engines.  `analyze`: seconds of the verb on the
 plan of the list schedule; `assess`: milliseconds of judging a mapping in which one stage moved, without and with the
-steps of a thorough analysis; `plan`: seconds of the verb, mappings judged and the verdict.  Every row has a process of
-its own, whose greatest memory is that of the row; a row that takes longer than `--limit` seconds is left out.
+steps of a thorough analysis; `plan`: seconds of the verb, mappings judged and the verdict.  `traces`: processor seconds,
+memory and bytes a job of every verb that writes or reads a long trace, of 256 stages in chains; with `--spread`, that part
+of execution times is drawn, and releases jitter.  Every row has a process of its own, whose greatest memory is that of
+the row; a row that takes longer than `--limit` seconds is left out.
 """
 
 from __future__ import annotations
@@ -16,10 +19,17 @@ from __future__ import annotations
 import argparse
 import math
 import multiprocessing as mp
+import os
 import resource
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from random import Random
+from threading import Timer
 from typing import Any
 
 from socsched.api.analysis import analyze
@@ -34,8 +44,9 @@ from socsched.descriptor.platform import Dram, Engine, EngineMode, Figure, Platf
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning.candidate import judge, score
+from socsched.planning.io import save
 from socsched.planning.mapping.local_search import Improved, Solution, initial_mapping
-from socsched.planning.plan import Plan
+from socsched.planning.plan import ExecutionTimes, Plan
 from socsched.planning.plan_writer import write_plan
 from socsched.planning.workload import Workload
 
@@ -239,6 +250,43 @@ def measured(what: str, family: str, count: int, policy: str, limit: float) -> R
         process.join()
 
 
+def trace_rows(jobs: int, spread: float, limit: float) -> Iterator[tuple[str, Row]]:
+    """Yield the verbs, in processes of their own, on a trace of about `jobs` jobs of 256 stages."""
+    plan = list_plan(*instance("chains", 256), "edf")
+    seconds = jobs / sum(1e9 / task.period_ns for task in plan.tasks)
+    if spread:
+        steps = [1 - spread * n / 32 for n in range(32, -1, -1)]
+        tasks = [replace(t, times=ExecutionTimes(tuple(int(t.cost_ns * s) for s in steps), True)) for t in plan.tasks]
+        sensors = [replace(sensor, jitter_ns=sensor.period_ns // 50) for sensor in plan.sensors]
+        plan = replace(plan, tasks=tuple(tasks), sensors=tuple(sensors))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        save(plan, folder / "plan.json")
+        given, out, perfetto = (str(folder / name) for name in ("plan.json", "out", "t.pftrace"))
+        for verb, words, file in (
+            (
+                "simulate",
+                ["simulate", given, "--duration", f"{seconds:.3f}s", "-o", out],
+                "trace.bin",
+            ),
+            ("report", ["report", out], ""),
+            ("why", ["why", out, "--worst"], ""),
+            ("compare", ["compare", out, out], ""),
+            ("pftrace", ["report", out, "-o", perfetto], "../t.pftrace"),
+        ):
+            started = time.perf_counter()
+            process = subprocess.Popen([sys.executable, "-m", "socsched", *words], stdout=-3, stderr=-3)
+            killer = Timer(limit, process.kill)
+            killer.start()
+            _, status, used = os.wait4(process.pid, 0)
+            killer.cancel()
+            if os.WIFSIGNALED(status):
+                return
+            row: Row = {"s": used.ru_utime + used.ru_stime, "wall s": time.perf_counter() - started}
+            row |= {"MB": used.ru_maxrss / 1024}
+            yield verb, row | ({"bytes/job": (Path(out) / file).stat().st_size / jobs} if file else {})
+
+
 def exponent(points: list[tuple[int, float]]) -> float:
     """Return the slope of log(seconds) over log(stages), by least squares."""
     xs, ys = [math.log(n) for n, _ in points], [math.log(max(s, 1e-6)) for _, s in points]
@@ -254,8 +302,17 @@ def main() -> None:
     parser.add_argument("--policies", default="edf,fp")
     parser.add_argument("--what", default="analyze,assess,plan")
     parser.add_argument("--limit", type=float, default=520.0)
+    parser.add_argument("--jobs", default="100000,1000000,10000000", help="of --what traces")
+    parser.add_argument("--spread", type=float, default=0.0, help="of --what traces: drawn part of execution times")
     options = parser.parse_args()
     for what in options.what.split(","):
+        if what == "traces":
+            for count in map(int, options.jobs.split(",")):
+                for verb, spent in trace_rows(count, options.spread, options.limit):
+                    print(
+                        f"{verb:8} {count:9,} jobs: {', '.join(f'{k} {v:.2f}' for k, v in spent.items())}", flush=True
+                    )
+            continue
         for family in options.families.split(","):
             for policy in options.policies.split(","):
                 points: list[tuple[int, float]] = []

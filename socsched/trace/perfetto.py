@@ -12,6 +12,7 @@ Packets are in order of time; the typed events of GPUs follow (`perfetto_gpu`). 
 from __future__ import annotations
 
 from dataclasses import replace
+from gzip import GzipFile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,13 +30,15 @@ if TYPE_CHECKING:
 # A run has measured rails and clocks; nothing is added to those.
 
 
+_LEVEL = 4
+"""Compression level: higher ones take several times as long for a few per cent."""
 ENGINE_POWER = "engine_mw."
 """Prefix, before an engine's name, of counters of its power as computed by the simulator (without DRAM)."""
 
 
 def complete_columns(trace: Trace, plan: Plan) -> Columns:
     """Return the columns of a trace; for a simulation, with the power and clock of every engine of `plan`."""
-    columns = trace.columns
+    columns = trace.columns.loaded()
     if trace.kind != "simulated" or not len(columns.slices):
         return columns
     counters = dict(columns.counters)
@@ -82,7 +85,7 @@ def engine_power(columns: Columns, engine: PlannedEngine) -> tuple[Ints, Floats]
 
 
 def write_perfetto(trace: Trace, plan: Plan, path: str | Path, kind: str = "") -> None:
-    """Write `trace` of `plan` to `path` (``.pftrace``); the same trace gives the same bytes.
+    """Write `trace` of `plan` to `path` (``.pftrace``), gzipped, as Perfetto reads it; equal traces give equal bytes.
 
     `kind` replaces "simulated" or "measured" in the title.
 
@@ -95,7 +98,7 @@ def write_perfetto(trace: Trace, plan: Plan, path: str | Path, kind: str = "") -
     columns = complete_columns(trace, plan)
     tracks = tracks_of(columns, plan)
     events = Events(columns, plan, {track: PROCESS + 1 + number for number, track in enumerate(tracks)})
-    with replacing(path) as file:
+    with replacing(path) as target, GzipFile("", "wb", _LEVEL, target, mtime=0) as file:
         file.write(descriptors(tracks, f"{plan.platform} ({plan.mode}), {kind or trace.kind}"))
         for data in events.blocks():
             file.write(data)

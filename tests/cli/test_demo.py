@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_the_perfetto_files_parse(demo: Path) -> None:
 
     for name in ("trace.pftrace", "run.pftrace"):
         parsed = Trace()
-        parsed.ParseFromString((demo / name).read_bytes())
+        parsed.ParseFromString(gzip.decompress((demo / name).read_bytes()))
         assert any(packet.HasField("track_event") for packet in parsed.packet)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 from collections import defaultdict
@@ -34,7 +35,7 @@ def packets(tmp_path_factory: pytest.TempPathFactory) -> Any:
     made, trace = example()
     write_perfetto(trace, made, file)
     proto = Proto()
-    proto.ParseFromString(file.read_bytes())
+    proto.ParseFromString(gzip.decompress(file.read_bytes()))
     return proto.packet
 
 

@@ -5,6 +5,7 @@ Of a whole deployment with faults, so that jobs are preempted, dropped, killed, 
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -53,7 +54,8 @@ def packets(deployment: Plan, trace: Trace, tmp_path_factory: pytest.TempPathFac
     file = tmp_path_factory.mktemp("perfetto") / "trace.pftrace"
     write_perfetto(trace, deployment, file)
     proto = Proto()
-    assert proto.ParseFromString(file.read_bytes()) == file.stat().st_size  # read to its last byte
+    content = gzip.decompress(file.read_bytes())
+    assert proto.ParseFromString(content) == len(content)  # read to its last byte
     return proto.packet
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -64,7 +65,7 @@ def test_the_example_has_one_event_for_each_slice_of_its_gpu(tmp_path: Path) -> 
     plan, trace = example()
     plan = with_gpus(plan)
     write_perfetto(trace, plan, tmp_path / "t.pftrace")
-    rows = typed((tmp_path / "t.pftrace").read_bytes())
+    rows = typed(gzip.decompress((tmp_path / "t.pftrace").read_bytes()))
     assert rows and Counter(rows) == expected(trace, plan)
     assert rows == sorted(rows, key=lambda row: row[:2])
 

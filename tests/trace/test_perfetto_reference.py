@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ def events(file: Path) -> list[Any]:
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Proto
 
     proto = Proto()
-    proto.ParseFromString(file.read_bytes())
+    content = file.read_bytes()
+    proto.ParseFromString(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
     tables: dict[str, dict[int, str]] = {name: {} for name in (*TABLES, "strings")}
     found: list[Any] = []
     for packet in proto.packet:

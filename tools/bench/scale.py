@@ -5,13 +5,13 @@
     python -m tools.bench.scale --what traces [--jobs 100000,1000000,10000000] [--spread 0.4] [--limit 520]
 
 chains: lines of eight stages; random: graphs in which a stage waits for one to three others; fan: graphs that split in
-four and join again; all on jetson-agx-orin-64gb in MAXN, two thirds of the stages with a time on the GPU too.  one and
-eight: lines of eight stages on a board of one core, and on one of eight engines.  `analyze`: seconds of the verb on the
-plan of the list schedule; `assess`: milliseconds of judging a mapping in which one stage moved, without and with the
-steps of a thorough analysis; `plan`: seconds of the verb, mappings judged and the verdict.  `traces`: processor seconds,
-memory and bytes a job of every verb that writes or reads a long trace, of 256 stages in chains; with `--spread`, that part
-of execution times is drawn, and releases jitter.  Every row has a process of its own, whose greatest memory is that of
-the row; a row that takes longer than `--limit` seconds is left out.
+four and join again; all on jetson-agx-orin-64gb in MAXN, two thirds of the stages with a time on the GPU too. one and
+eight: lines of eight stages on a board of one core, and on one of eight engines. `analyze`: seconds of the verb on
+the plan of the list schedule; `assess`: milliseconds of judging a mapping in which one stage moved, without and with
+the steps of a thorough analysis; `plan`: seconds of the verb, mappings judged and the verdict. `traces`: processor
+seconds, memory and bytes a job of every verb that writes or reads a long trace, of 256 stages in chains; with
+`--spread`, that part of execution times is drawn, and releases jitter. Every row has a process of its own, whose
+greatest memory is that of the row; a row that takes longer than `--limit` seconds is left out.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def stage_bytes(workload: Workload, cost: Cost) -> tuple[int, int]:
     key = (cost.stage, cost.precision)
     if key not in known:
         work = workload.model.work_of(workload.graph.stage(cost.stage), cost.precision)
-        known[key] = (weights_of(work), _activations(work)) if work else (0, 0)
+        known[key] = (weights_of(work), activations_of(work)) if work else (0, 0)
     return known[key]
 
 
@@ -108,7 +108,7 @@ def weights_of(work: StageWork) -> int:
     return sum(operator.weight_bytes for operator in work.operators)
 
 
-def _activations(work: StageWork) -> int:
+def activations_of(work: StageWork) -> int:
     """Return the most bytes alive at once: by pass where these are known, else of the largest operator."""
     if work.passes:
         return max(one.live for one in work.passes) * DTYPE_BYTES[work.precision]

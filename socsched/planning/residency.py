@@ -24,9 +24,9 @@ from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Stage
 from socsched.descriptor.platform import Engine, EngineMode, Figure, Platform, PowerMode, Preemption
 from socsched.errors import UsageError
-from socsched.graph.operators import DTYPE_BYTES, StageWork
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.planning.cost_cache import CostCache
+from socsched.planning.deployment import activations_of, weights_of
 from socsched.planning.plan import Plan, Violation
 from socsched.planning.search import SearchRequest, search
 from socsched.planning.task import LOAD
@@ -116,17 +116,9 @@ def networks(request: SearchRequest, plan: Plan, graph: TaskGraph, engine: Engin
     for name in graph.order:
         work = model.work_of(graph.stage(name), tasks[name].precision) if name in tasks else None
         if work is not None:
-            weights = sum(operator.weight_bytes for operator in work.operators)
             sources = ",".join(sorted(graph.sources[name]))
-            found.append(Held(name, weights, peak(work), graph.period_ns[name], sources))
+            found.append(Held(name, weights_of(work), activations_of(work), graph.period_ns[name], sources))
     return found
-
-
-def peak(work: StageWork) -> int:
-    """Return the most bytes of activations that are alive at once."""
-    if work.passes:
-        return max(one.live for one in work.passes) * DTYPE_BYTES[work.precision]
-    return max((operator.read_bytes + operator.write_bytes for operator in work.operators), default=0)
 
 
 def choices(engine: str, limit: int, held: Sequence[Held]) -> Iterator[Residency]:

@@ -153,10 +153,8 @@ def _load(model: CostModel, pipeline: Pipeline, plan: Plan, vector: Vector) -> t
         total = 0.0
         for name in names:
             stage = replace(graph.stage(name), portions={vector.engine: portions[name]})
-            engine = whole.platform.engine(vector.engine)
-            found = whole._pair(stage, engine, tasks[name].precision)
-            costs = [] if isinstance(found, str) else found
-            total += min((cost.time_ns for cost in costs), default=0) / graph.period_ns[name]
+            cost = whole.at(stage, vector.engine, tasks[name].precision, portions[name][1])
+            total += (cost.time_ns if cost else 0) / graph.period_ns[name]
         loads.append(total)
     return loads[0], loads[1]
 

@@ -52,10 +52,10 @@ def planned(count: int, limit: int, rate: float = 5e9) -> Plan:
 def sizes(count: int) -> tuple[int, int]:
     """Return the bytes of weights and of activations of one detector on a GPU without a limit that matters."""
     from socsched.models.work import stage_work
-    from socsched.planning.residency import peak
+    from socsched.planning.deployment import activations_of, weights_of
 
     work = stage_work(cameras(count).stages[1], "fp16")
-    return sum(one.weight_bytes for one in work.operators), peak(work)
+    return weights_of(work), activations_of(work)
 
 
 WEIGHTS, ROOM = sizes(1)

@@ -32,6 +32,8 @@ _RENAMED = (13, 0), "sm_101", "sm_110"
 """From this release on, Thor's architecture has the second name."""
 _OF_CUDA_13 = 100
 """Boards with architectures from that number on have CUDA 13 (JetPack 7); Orin has 12 (JetPack 6), older ones 11."""
+_OF_CARDS = (70, 75, 80, 86, 89, 90)
+"""Architectures of cards alone, whose drivers are no older than the toolkit beside them."""
 _WHEELS = {
     12: (
         ("nvidia-cuda-nvrtc-cu12==12.6.85", "nvidia-cuda-runtime-cu12==12.6.77", "nvidia-cuda-cccl-cu12==12.6.77"),
@@ -123,11 +125,14 @@ def toolkit_for(arch: str) -> Toolkit:
 def board_toolkits(arch: str) -> tuple[Toolkit, ...]:
     """Return the toolkits that are here, and that of the CUDA release which a board of an architecture has.
 
-    It is fetched if it is missing, since a driver loads no code of a newer major version.  MachineError if pip fails.
+    It is fetched if it is missing, since a driver loads no code of a newer major version; for cards what is here is
+    enough.  MachineError if pip fails.
     """
     number = int("".join(filter(str.isdigit, arch)) or 0)
     major = 11 if number < _OLDEST[1] else 12 if number < _OF_CUDA_13 else 0
     found = toolkits()
+    if number in _OF_CARDS and any(one.architecture(arch) for one in found):
+        return found
     if not major or any(one.version[0] == major for one in found):
         return found
     return (*found, _fetched(major))

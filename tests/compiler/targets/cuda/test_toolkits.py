@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from socsched.compiler.targets.cuda.toolkits import FOLDERS, Toolkit, toolkits
+from socsched.compiler.targets.cuda import toolkits as module
+from socsched.compiler.targets.cuda.toolkits import FOLDERS, Toolkit, board_toolkits, toolkits
 from socsched.errors import CompileError
 
 KERNEL = """
@@ -48,3 +49,12 @@ def test_nvrtc_is_found_in_folders_of_packages(monkeypatch: pytest.MonkeyPatch, 
     assert any(toolkit.include for toolkit in toolkits())
     monkeypatch.setenv(FOLDERS, str(tmp_path))
     assert all(not toolkit.include for toolkit in toolkits())
+
+
+def test_cards_need_no_toolkit_of_a_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = (Toolkit((13, 0), "nvcc"),)
+    monkeypatch.setattr(module, "toolkits", lambda: here)
+    monkeypatch.setattr(module, "_fetched", lambda major: Toolkit((major, 6), "fetched"))
+    assert board_toolkits("sm_90") == here
+    assert [one.version[0] for one in board_toolkits("sm_87")] == [13, 12]
+    assert [one.version[0] for one in board_toolkits("sm_70")] == [13, 11]

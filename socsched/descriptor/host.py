@@ -77,7 +77,7 @@ class HostFacts:
     `copy_one`/`copy_all`: bytes read plus bytes written per second by one and by all cores copying blocks larger than
     the last-level cache; `sgemm_one`/`sgemm_all`: fp32 operations per second of 1024^3 matrix products, one on one core
     and one on every core, each the fastest of many runs (0 when it could not be measured); `rapl`: readable package
-    energy counters.
+    energy counters; `load`: the load average before they were measured.
     """
 
     model: str
@@ -95,12 +95,21 @@ class HostFacts:
     rapl: tuple[str, ...]
     date: str
     versions: Mapping[str, str]
+    load: float = 0.0
+
+    @property
+    def disturbed(self) -> float:
+        """Return by how much rates may be above those measured, relative to them: what other programs took."""
+        # of the cores' time, measuring threads got cores / (cores + load) at the least; up to a quarter is idle noise
+        share = self.load / max(len(self.cores), 1)
+        return min(share, 1.0) if share > _NOISE else 0.0
 
 
 def probe(root: Path = Path("/")) -> HostFacts:
     """Return the facts about this machine; measuring takes about 1.5 s. `root` contains /proc and /sys."""
     import numpy
 
+    load = os.getloadavg()[0]
     info = cpu_info(_read(root / "proc/cpuinfo"))
     cores = tuple(sorted(os.sched_getaffinity(0)))
     clock, clock_from = clock_hz(root, info)
@@ -122,6 +131,7 @@ def probe(root: Path = Path("/")) -> HostFacts:
         rapl=tuple(map(str, rapl_domains(root))),
         date=time.strftime("%Y-%m-%d"),
         versions={"python": _platform.python_version(), "numpy": numpy.__version__, **_installed(ONNXRUNTIME)},
+        load=load,
     )
 
 
@@ -233,7 +243,9 @@ def _read(path: Path) -> str:
 
 SWITCH, QUICK = "SOCSCHED_HOST", "quick"
 ENGINE = "cpu"
-_FORMAT = 3
+_FORMAT = 4
+_NOISE = 0.25
+"""Load average of a core up to which a machine counts as idle."""
 _LEAST_SCALING = 0.4
 UNMEASURED = 0.6
 """Relative error of kernels' rates where no probe has measured them: those of another machine, per product rate."""
@@ -247,12 +259,13 @@ def detect(cache: bool = True) -> Platform:
     """Return this machine as platform ``host``.
 
     The measured facts are cached (`socsched.cache`), one file per CPU model and core count, with the date of the
-    measurement, so that later plans use the same figures.  An unreadable file triggers a new measurement; with `cache`
-    False the machine is always measured and the file left untouched.
+    measurement, so that later plans use the same figures. An unreadable file triggers a new measurement, and so does
+    one of a busy machine that is less so now; with `cache` False the machine is always measured and the file left
+    untouched.
     """
     key = probe_key()
     facts = _facts(recall("host", key)) if cache else None
-    if facts is None:
+    if facts is None or (facts.disturbed and os.getloadavg()[0] < facts.load / 2):
         facts = probe()
         if cache:
             keep("host", key, {"format": _FORMAT, **asdict(facts)})
@@ -284,7 +297,12 @@ def _facts(stored: Any) -> HostFacts | None:
         for name in ("cores", "flags", "rapl"):
             stored[name] = tuple(stored[name])
         facts = HostFacts(**stored)
-        usable = facts.copy_one > 0 and facts.copy_all > 0 and (facts.model, len(facts.cores)) == identity()
+        usable = (
+            facts.copy_one > 0
+            and facts.copy_all > 0
+            and facts.load >= 0
+            and (facts.model, len(facts.cores)) == identity()
+        )
         return facts if usable else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -293,15 +311,18 @@ def _facts(stored: Any) -> HostFacts | None:
 def build(facts: HostFacts, measured: HostProbe | None = None) -> Platform:
     """Return the platform of `facts`, and of what was `measured`; pure, so that what is stored gives the same plan.
 
-    Without a probe, figures of other machines stand for kernels and host functions, with intervals as wide as that is.
+    Without a probe, figures of other machines stand for kernels and host functions, with intervals as wide as that is,
+    and wider by what other programs took while the machine was measured.
     """
     name, bits = vector(facts.flags)
     clock = _clock(facts)
     if measured is not None:
-        facts = replace(facts, copy_one=measured.copy_one, copy_all=measured.copy_all)
+        # a probe notices itself what disturbed it
+        facts = replace(facts, copy_one=measured.copy_one, copy_all=measured.copy_all, load=0.0)
     dynamic = _power(_CORE_MW * len(facts.cores), "5 W a core at full load, as server and laptop cores draw")
     rate = max(facts.copy_one, facts.copy_all)
-    bandwidth = _measured(rate, "numpy copy beyond the last-level cache, all cores, read plus written")
+    how = "numpy copy beyond the last-level cache, all cores, read plus written"
+    bandwidth = _measured(rate, how, 0.15 + facts.disturbed)
     precisions = _precisions(facts, bits, clock)
     cpu = Engine(
         id=ENGINE,
@@ -377,9 +398,12 @@ def _precisions(facts: HostFacts, bits: int, clock: Figure) -> dict[str, Precisi
     return {"fp32": floats, "int8": Precision("int8", rate, floats.layout, reached, on_request=True)}
 
 
+_SGEMM = "numpy sgemm 1024^3 on one core, per stated clock cycle"
+
+
 def _precision(facts: HostFacts, bits: int, clock: Figure) -> Precision:
     if facts.sgemm_one > 0:
-        ops = _measured(facts.sgemm_one / clock.value, "numpy sgemm 1024^3 on one core, per stated clock cycle", 0.1)
+        ops = _measured(facts.sgemm_one / clock.value, _SGEMM, 0.1 + facts.disturbed)
         # two threads of one core get half each; anything below that is background load
         scaling = min(max(facts.sgemm_all / (len(facts.cores) * facts.sgemm_one), _LEAST_SCALING), 1.0)
     else:
@@ -387,10 +411,11 @@ def _precision(facts: HostFacts, bits: int, clock: Figure) -> Precision:
         ops, scaling = Figure(2 * 2 * bits / 32, "derived", note=note, error=0.5), 0.9
     fewer = "Winograd multiplies 4 times less, and transforms: 500-700 of 240 GFLOP/s a core on AVX-512"
     note = f"of one core's rate times cores; sgemm keeps {scaling:.2f} of it on all cores"
+    doubt = UNMEASURED + facts.disturbed
     efficiency = {
-        "conv": Figure(0.95 * scaling, "derived", "conv", f"direct rule 0.95 {note}", UNMEASURED),
-        "winograd": Figure(2.3 * scaling, "derived", "conv", f"{fewer}, 2.3 {note}", UNMEASURED),
-        "gemm": Figure(0.9 * scaling, "derived", "conv", f"1x1 layers 0.9 {note}", UNMEASURED),
+        "conv": Figure(0.95 * scaling, "derived", "conv", f"direct rule 0.95 {note}", doubt),
+        "winograd": Figure(2.3 * scaling, "derived", "conv", f"{fewer}, 2.3 {note}", doubt),
+        "gemm": Figure(0.9 * scaling, "derived", "conv", f"1x1 layers 0.9 {note}", doubt),
         "elementwise": Figure(0.05, "assumed", note="a load and a store an operation instead of FMA chains", error=1.0),
         "default": Figure(0.002, "assumed", note="index arithmetic, sorting, gather: 2 ns an operation", error=2.0),
     }

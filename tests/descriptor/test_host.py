@@ -155,6 +155,29 @@ def test_a_damaged_cache_is_measured_again(detection: list[int], content: str) -
     assert "day 2" in host.detect().sources["detect"].title, "and written again"
 
 
+def test_a_busy_machine_is_measured_again_once_it_is_idle(
+    detection: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cores = len(FACTS.cores)
+    monkeypatch.setattr("os.getloadavg", lambda: (2.0 * cores, 0.0, 0.0))
+    host.detect()
+    stored = json.loads(kept().read_text())
+    kept().write_text(json.dumps({**stored, "load": 2.0 * len(stored["cores"])}))
+    host.detect()
+    assert len(detection) == 1, "busy still"
+    monkeypatch.setattr("os.getloadavg", lambda: (0.1, 0.0, 0.0))
+    host.detect()
+    host.detect()
+    assert len(detection) == 2
+
+
+def test_rates_of_a_busy_machine_have_wider_intervals() -> None:
+    idle, noisy, busy = (host.build(replace(FACTS, load=load)) for load in (0.0, 0.9, 2.0))
+    errors = [one.engine("cpu").precisions["fp32"].efficiency["conv"].error or 0.0 for one in (idle, noisy, busy)]
+    assert errors[0] == errors[1] and errors[2] == pytest.approx(errors[0] + 0.5)
+    assert (busy.dram.achievable.error or 0) > (idle.dram.achievable.error or 0)
+
+
 def test_facts_of_another_cpu_are_not_used(detection: list[int]) -> None:
     host.detect()
     stored = json.loads(kept().read_text())

@@ -48,6 +48,7 @@ def nominal(engine: Engine, precision: Precision, fit: Fit, state: EngineMode, u
         taps=fit.taps,
         resident=fit.resident,
         dataflow=fit.dataflow,
+        padded=fit.padded,
         units=units,
         copies=fit.copies,
     )
@@ -146,5 +147,5 @@ def pass_times(passes: Sequence[Pass], engine: Nominal, p: Parameters) -> list[P
     relative, found = rates(p), []
     for load in loads(passes, engine):
         part = terms(load, engine, p, relative[load.kind])
-        found.append(PassTime(part.busy, part.fixed, load.spilled + load.carried + load.weights))
+        found.append(PassTime(part.busy, part.fixed, load.spilled + load.carried + load.border + load.weights))
     return found

@@ -210,9 +210,9 @@ def _row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int 
     if rate and text["flag"] == RATE_FLAG:
         text["flag"] = ""
     time = measured or math.nan
-    others: dict[str, Any] = {"unit": named.get(UNIT_COLUMN, "").lower(), "strays": _strays(text["engine"], named)}
-    others |= {"line": line, "cells": cells, "problem": problem, "rate": rate}
-    return Row(share=share or 0, measured_ms=time, **text, **others)
+    fields: dict[str, Any] = {**text, "unit": named.get(UNIT_COLUMN, "").lower()}
+    fields |= {"share": share or 0, "strays": _strays(text["engine"], named), "rate": rate}
+    return Row(measured_ms=time, line=line, cells=cells, problem=problem, **fields)
 
 
 def _strays(engine: str, named: dict[str, str]) -> int | None:

@@ -10,7 +10,7 @@ ratios to them, so that a fit in one mode predicts the others:
                   + ride * elements of functions that ride on a convolution) / (peak * vector)  on the vector unit
     traffic    = activation bytes / (dram * onchip, or dram * spill where what is alive exceeds the memory on chip;
                                      both times move for transposes and copies)
-               + weight bytes / (dram * weights)
+               + weight bytes / (dram * weights) + bytes of an image in whole blocks / (dram * border)
 
 `Load` is what a pass asks of an engine, counted in plain Python; `terms` is arithmetic that holds for the numbers of a
 single pass as for arrays of thousands, which fits are made of.
@@ -69,7 +69,8 @@ class Nominal:
     costs relative to its rows before (1 where all taps cost the same); `resident`: weights that fit on chip stay
     there between jobs; `copies`: concatenations and slices of tensors that have other readers are kernels;
     `dataflow`: layers hand over on chip, and a frame is loaded in parts (all weights of it anew) where the weights
-    do not fit or an operator needs whole rows.
+    do not fit or an operator needs whole rows; `padded`: tensors hold whole blocks of channels, and images are brought
+    into these at the border.
     """
 
     peak: float
@@ -86,6 +87,7 @@ class Nominal:
     copies: bool = False
     dataflow: bool = False
     weight_bytes: float = 0.0
+    padded: bool = False
 
 
 class Load(NamedTuple):
@@ -93,8 +95,8 @@ class Load(NamedTuple):
 
     `kind` numbers the class; `macs` on the matrix unit, padded, and thousands of `idle` outputs a unit would need to
     be full, over those it has; operations of the vector unit: `vector`, `costly`, `norm` and `riders`; bytes `onchip`
-    and `spilled` of activations, those `moved` on chip and `carried` off it by transposes and copies, and of `weights`;
-    `kernels` that are launched.
+    and `spilled` of activations, those `moved` on chip and `carried` off it by transposes and copies, of images at the
+    `border`, and of `weights`; `kernels` that are launched.
     """
 
     kind: Any
@@ -108,6 +110,7 @@ class Load(NamedTuple):
     spilled: Any
     moved: Any
     carried: Any
+    border: Any
     weights: Any
     kernels: Any
 
@@ -125,6 +128,7 @@ class Terms(NamedTuple):
     spill: Any
     moved: Any
     carried: Any
+    border: Any
     weights: Any
     fixed: Any
 
@@ -136,7 +140,7 @@ class Terms(NamedTuple):
     @property
     def traffic(self) -> Any:
         """Return the time of the memories."""
-        return self.onchip + self.spill + self.moved + self.carried + self.weights
+        return self.onchip + self.spill + self.moved + self.carried + self.border + self.weights
 
     @property
     def busy(self) -> Any:
@@ -159,6 +163,7 @@ def terms(load: Load, engine: Nominal, p: Parameters, rate: Any) -> Terms:
         spill=load.spilled / spill,
         moved=load.moved / (onchip * p.move),
         carried=load.carried / (spill * p.move),
+        border=load.border / (engine.dram * p.border),
         weights=load.weights / (engine.dram * p.weights),
         fixed=load.kernels * (p.layer * engine.launch_us * engine.slowdown),
     )
@@ -181,7 +186,8 @@ def loads(passes: Sequence[Pass], engine: Nominal) -> Iterator[Load]:
         kind = pass_class(one)
         macs, deep, moves = padded(one, kind, engine.block), kind == "depthwise", kind in MOVES
         kernels = one.copies * engine.copies if kind == "copy" else int(not engine.dataflow or kind in WHOLE)
-        size = (one.read + one.written) * engine.bytes if kernels or kind != "copy" else 0.0
+        held = stored(one, engine)
+        size = held * engine.bytes if kernels or kind != "copy" else 0.0
         spilled = one.live * engine.bytes > engine.sram
         yield Load(
             kind=KINDS.index(kind),
@@ -195,9 +201,25 @@ def loads(passes: Sequence[Pass], engine: Nominal) -> Iterator[Load]:
             spilled=size * spilled * (not moves),
             moved=size * (not spilled) * moves,
             carried=size * spilled * moves,
+            border=image(one, engine) * engine.bytes,
             weights=one.weights * fetched,
             kernels=kernels,
         )
+
+
+def stored(one: Pass, engine: Nominal) -> float:
+    """Return the elements that a pass reads and writes, channels of a convolution rounded up to the native block."""
+    if not engine.padded or not one.macs:
+        return one.read + one.written
+    wide, narrow = one.cin * one.groups, one.cout * one.groups
+    return one.read * _round_up(wide, engine.block) / wide + one.written * _round_up(narrow, engine.block) / narrow
+
+
+def image(one: Pass, engine: Nominal) -> float:
+    """Return the elements of a network's image in whole blocks of channels, where these do not fit on chip."""
+    few = engine.padded and one.macs and one.cin * one.groups <= FEW
+    held = one.read * engine.block / (one.cin * one.groups) if few else 0.0
+    return held if held * engine.bytes > engine.sram else 0.0
 
 
 def vector_work(one: Pass) -> float:

@@ -70,6 +70,7 @@ class Parameters(Entry):
     fill: Annotated[Ratio, doc("thousands of outputs a unit at which a layer reaches half of its rate")] = 1.0
     layer: Annotated[Ratio, doc("fixed cost of a pass over launch")] = 1.0
     job: Annotated[Ratio, doc("fixed cost of a job over submit")] = 1.0
+    border: Annotated[Plain, doc("bandwidth of images, brought into whole blocks, over that of the memory")] = 1.0
 
     def logs(self) -> tuple[float, ...]:
         """Return the logarithms in the order of `NAMES`."""
@@ -131,6 +132,7 @@ class Fit(Entry):
     copies: Annotated[bool, doc("concatenations and slices of tensors with other readers are kernels")] = False
     resident: Annotated[bool, doc("weights that fit on chip stay there between jobs")] = False
     dataflow: Annotated[bool, doc("layers hand over on chip, and a frame is loaded in parts")] = False
+    padded: Annotated[bool, doc("tensors hold whole blocks of channels")] = False
     units: Annotated[
         int,
         Field(ge=1, le=100_000),

@@ -24,7 +24,7 @@ from socsched.graph.operators import Pass, StageWork
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 
-P = Parameters(0.5, 0.9, 1.2, 0.4, 0.8, 0.3, 0.01, 5.0, 4.0, 0.7, 0.6, 3.0, 0.4, 0.6, 2.0, 0.5, 1.5)
+P = Parameters(0.5, 0.9, 1.2, 0.4, 0.8, 0.3, 0.01, 5.0, 4.0, 0.7, 0.6, 3.0, 0.4, 0.6, 2.0, 0.5, 1.5, 0.2)
 N = Nominal(2e6, 5e4, 3e5, 32, 1.0, 1.25, 80.0, 2.0, 0.8, False, 4, True)
 PASSES = (
     Pass("conv", 118_013_952, 150_528, 802_816, 9472, 12544, 3, 64, 1, 7, 2, costly=802_816, live=953_344, name="stem"),
@@ -65,12 +65,19 @@ def by_hand(one: Pass, n: Nominal, p: Parameters) -> float:
     count = one.copies if one.kind == "copy" and n.copies else 0 if one.kind == "copy" else 1
     speed = p.spill if one.live * n.bytes > n.sram else p.onchip
     speed *= p.move if kind in ("transpose", "copy") else 1
-    traffic = (one.read + one.written) * n.bytes * (count > 0) / (n.dram * speed)
+    read, written, image = one.read, one.written, 0
+    if n.padded and one.macs:
+        wide, narrow = one.cin * one.groups, one.cout * one.groups
+        read, written = read * up(wide) / wide, written * up(narrow) / narrow
+        image = read * (wide <= 4) * (read * n.bytes > n.sram)
+    traffic = (read + written) * n.bytes * (count > 0) / (n.dram * speed) + image * n.bytes / (n.dram * p.border)
     traffic += one.weights * n.bytes / (n.dram * p.weights)
     return (arithmetic**4 + traffic**4) ** 0.25 + p.layer * n.launch_us * n.slowdown * count
 
 
-@pytest.mark.parametrize("engine", [N, replace(N, block=8, bytes=2.0, copies=False), replace(N, block=1, sram=0.0)])
+@pytest.mark.parametrize(
+    "engine", [N, replace(N, padded=True), replace(N, block=8, bytes=2.0, copies=False), replace(N, block=1, sram=0.0)]
+)
 def test_passes_by_hand(engine: Nominal) -> None:
     if engine.block > 1:
         expected = [by_hand(one, engine, P) for one in PASSES]

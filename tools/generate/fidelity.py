@@ -1,10 +1,10 @@
-"""Write docs/fidelity.md from the summary.json of `socsched validate`, and README's table from that page.
+"""Write docs/fidelity.md from the summary.json of `socsched validate`, and README's table of what was left out of fits.
 
 Usage: python -m tools.generate.fidelity [SUMMARY.json] [--data TEXT] [--date YYYY-MM-DD]
 
 The measurements and networks of the page are in tests/data/boards (`COMMANDS`); without --data the page keeps its
-words for them.  Without a summary only README's table is written, from the page as it is.  Its errors of networks left
-out of the fit are those that the shipped descriptors state.
+words for them.  Without a summary only README's table is written: from the table that `tools.generate.fits` puts into
+docs/fitting.md, and of CPUs from what the shipped descriptors state.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from socsched.descriptor.catalog import get_platform
 from tools import ROOT
+from tools.generate import fits
 from tools.generate.reference import cell, rows
 
 COMMANDS = (
@@ -30,7 +31,7 @@ HEAD = (
     "platform", "engine", "precision", "cells", "refused", "apart", "median ratio", "MAPE", "P90", "Spearman", "inside",
 )  # fmt: skip
 README, MARK = ROOT / "README.md", "<!-- fidelity -->"
-README_HEAD = ("engines", "boards", "cells", "mean error", "networks left out", "inside the stated interval")
+README_HEAD = ("engines", "boards", "cells", "network left out", "board left out", "inside the stated interval")
 FIGURES = ("median_ratio", "mape", "p90", "spearman", "inside")
 
 
@@ -74,34 +75,38 @@ def page(summary: Mapping[str, Any], data: str, date: str) -> str:
 
 
 def engines_table() -> str:
-    """Return README's table: how far off predictions are, by vendor and kind of engine, from the page."""
-    found: dict[str, list[tuple[int, float, float]]] = {}
-    left_out: dict[str, list[float]] = {}
-    boards: dict[str, set[str]] = {}
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
+    """Return README's table by vendor and kind of engine: errors of what was left out of the fits.
+
+    Of accelerators the table in docs/fitting.md, of CPUs what the shipped descriptors state.
+    """
+    found: dict[str, list[tuple[str, int, float, float | None, float | None]]] = {}
+    table = fits.PAGE.read_text(encoding="utf-8").split(fits.MARK)[1]
+    for line in table.splitlines():
         cells = [text.strip() for text in line.strip("|").split("|")]
-        if len(cells) != len(HEAD) or not cells[3].isdigit() or not cells[1] or cells[7] == "–":
+        if len(cells) != len(fits.HEAD) or not cells[2].isdigit():
             continue
-        platform = get_platform(cells[0])
-        engine = platform.engine(cells[1])
-        family = "CPU cores" if engine.kind == "cpu" else f"{platform.vendor} {engine.kind.upper()}"
-        found.setdefault(family, []).append((int(cells[3]), _share(cells[7]), _share(cells[10])))
-        boards.setdefault(family, set()).add(cells[0])
-        fits = engine.precisions[cells[2]].fitted
-        left_out.setdefault(family, []).extend(fit.error for fit in fits if fit.networks)
+        name, engine, *_ = cells[0].replace(",", "").split(" ")
+        board = get_platform(name)
+        family = f"{board.vendor} {board.engine(engine).kind.upper()}"
+        error, outside, inside = (float(cells[place]) / 100 for place in (3, 5, 6))
+        found.setdefault(family, []).append((name, int(cells[2]), error, outside, inside))
+    for name in fits.BOARDS:
+        for core in (one for one in get_platform(name).engines if one.kind == "cpu"):
+            measured = (fit for one in core.precisions.values() for fit in one.fitted if fit.networks)
+            found.setdefault("CPU cores", []).extend((name, fit.networks, fit.error, None, None) for fit in measured)
     lines: list[tuple[object, ...]] = []
-    for family, groups in sorted(found.items(), key=lambda item: -sum(cells for cells, *_ in item[1])):
-        total = sum(cells for cells, *_ in groups)
-        error, inside = (sum(group[0] * group[place] for group in groups) / total for place in (1, 2))
-        errors = left_out[family]
-        ends = dict.fromkeys(f"{end(errors):.0%}" for end in (min, max) if errors)
-        spread = " to ".join(ends) or "–"
-        lines.append((family, len(boards[family]), total, f"{error:.0%}", spread, f"{inside:.0%}"))
+    for family, groups in sorted(found.items(), key=lambda item: -sum(group[1] for group in item[1])):
+        boards, total = len({group[0] for group in groups}), sum(group[1] for group in groups)
+        columns = zip(*((error, outside, inside) for *_, error, outside, inside in groups), strict=True)
+        counts = [count for _, count, *_ in groups]
+        shown = (_mean(list(zip(counts, column, strict=True))) for column in columns)
+        lines.append((family, boards, total, *shown))
     return rows(README_HEAD, lines).rstrip() + "\n"
 
 
-def _share(text: str) -> float:
-    return float(text.removesuffix("%")) / 100
+def _mean(weighted: Sequence[tuple[int, float | None]]) -> str:
+    known = [(count, value) for count, value in weighted if value is not None]
+    return f"{sum(count * value for count, value in known) / sum(count for count, _ in known):.0%}" if known else "–"
 
 
 def _scores(scores: Mapping[str, Any]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +40,8 @@ EXCLUDED = {
     "engine=carmel0,mode=MODE_*W*": "slower than the clocks of these modes explain",
 }
 """Rows that are left out, and why."""
+PAGE, MARK = ROOT / "docs" / "fitting.md", "<!-- fits -->"
+HEAD = ("engine", "precision", "networks", "network out", "design out", "board out", "inside")
 NEW_SOURCE = '  boards:\n    title: "measured times of networks, fitted with `socsched fit`"\n'
 
 
@@ -85,6 +87,28 @@ def errors(reports: Sequence[Report]) -> list[dict[str, object]]:
     return list(found.values())
 
 
+def score_table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Return the held-out errors (%) of every cell, as docs/fitting.md shows them."""
+    lines = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
+    for row in rows:
+        board, mode, *host = str(row["cell"]).split(" ", 2)
+        platform, engine, precision, *_ = board.split(".")
+        where = ", ".join(
+            [f"{platform} {engine}", *([mode] if "_" in mode else []), *(["in another host program"] * len(host))]
+        )
+        found = (float(str(row[name])) for name in ("network", "design", "board", "inside"))
+        lines.append(
+            f"| {where} | {precision} | {row['networks']} | {' | '.join(f'{100 * one:.1f}' for one in found)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def write_table(rows: Sequence[Mapping[str, object]]) -> None:
+    """Put the table of held-out errors into docs/fitting.md."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARK)
+    PAGE.write_text(f"{before}{MARK}\n{score_table(rows)}{MARK}{rest.partition(MARK)[2]}", encoding="utf-8")
+
+
 def main() -> int:
     """Write or check the sections."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -104,6 +128,8 @@ def main() -> int:
     share, width = (np.array([float(str(row[name])) for row in rows]) for name in ("inside", "interval"))
     median = np.median(np.repeat(width, count))
     print(f"networks left out: {np.average(share, weights=count):.1%} of {count.sum()} inside, median ± {median:.0%}")
+    if not given.check:
+        write_table(rows)
     if given.errors:
         given.errors.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     wrong = []

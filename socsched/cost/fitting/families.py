@@ -133,6 +133,7 @@ def nominal(use: Use, family: Family, launch: float | None = None, submit: float
         copies=family.copies,
         resident=family.dataflow,
         dataflow=family.dataflow,
+        padded=family.padded,
     )
 
 
@@ -172,7 +173,7 @@ class Family:
     """Engines fitted together: how to recognise them, fixed costs (us), native blocks by precision, and priors.
 
     `taps` and `copies` as in `timing.Nominal`; `memory`: bandwidth is relative to the mode's "dram", to the
-    "engine"'s own or to its "link"; `dataflow`: as there, with weights that stay on chip; `runtimes`: programs
+    "engine"'s own or to its "link"; `dataflow`, `padded`: as there; `runtimes`: programs
     (globs) that the family stands for, any where there are none; `hosts`: those of them with costs of their own;
     `keeps`: activations stay on chip between passes; `unseen`: mean error and half width of the interval for boards
     without measurements; `noise`: spread (log) among measurements of one cell; `shares`: terms that cells have in
@@ -201,6 +202,7 @@ class Family:
     hosts: tuple[Program, ...] = ()
     varied: tuple[str, ...] = ()
     dataflow: bool = False
+    padded: bool = False
 
     def stands_for(self, runtime: str) -> bool:
         """Return whether a row of a program belongs to the family; one that names no program does."""
@@ -281,6 +283,7 @@ def _family(name: str, given: Mapping[str, Any]) -> Family:
         tuple(_program(one) for one in given["hosts"]),
         tuple(given.get("varied", ())),
         bool(given.get("dataflow", False)),
+        bool(given.get("padded", False)),
     )
 
 

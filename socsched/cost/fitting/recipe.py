@@ -344,6 +344,8 @@ def lines(section: FittedSection, source: str, date: str) -> list[str]:
         found.append("  resident: true")
     if engine.dataflow:
         found.append("  dataflow: true")
+    if engine.padded:
+        found.append("  padded: true")
     found += [f"  note: {json.dumps(note(section), ensure_ascii=False)}", ""]
     if section.doubts:
         doubts = (f"{name}: {section.doubts[name]:.3g}" for name in (*section.classes, "job"))

@@ -84,6 +84,7 @@ def slopes(work: Table, p: Parameters) -> tuple[Array, Array]:
         "onchip": -(part.onchip + part.moved) * by_traffic,
         "spill": -(part.spill + part.carried) * by_traffic,
         "move": -(part.moved + part.carried) * by_traffic,
+        "border": -part.border * by_traffic,
         "weights": -part.weights * by_traffic,
         "layer": part.fixed,
     }

@@ -445,7 +445,7 @@ def _multiplied(inputs: Sequence[Array], _: Any) -> int:
         raise ValueError("products of vectors are not known")
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     elements: int = math.prod((*batch, left.shape[-2], right.shape[-1]))
-    return max(elements, elements * int(left.shape[-1]) // 64)
+    return max(elements, elements * int(left.shape[-1]) // 256)
 
 
 def _general_product(inputs: Sequence[Array], attrs: Any) -> int:

@@ -800,6 +800,16 @@ def reduction(t: Translation, node: Node, op: str, source: str) -> str:
     return t.emit(node, op, [source], axis=axis[0] if len(axis) == 1 and not keep else axis, keepdims=keep)
 
 
+@_translates("GlobalAveragePool")
+def _global_average(t: Translation, node: Node) -> None:
+    """Emit the mean of an image's pixels, or of the values of a row or a volume."""
+    x, rank = t.source(node.inputs[0]), t.rank(node.inputs[0])
+    if rank == 4:
+        t.emit(node, "global_avg_pool", [x])
+    else:
+        t.emit(node, "reduce_mean", [x], axis=tuple(range(2, rank)), keepdims=True)
+
+
 @_translates("Split")
 def _split(t: Translation, node: Node) -> None:
     """Emit Split as one slice per output."""
@@ -1139,7 +1149,6 @@ _UNARY = {
     "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Exp": "exp", "Sqrt": "sqrt", "Erf": "erf",
     "HardSwish": "hard_swish", "Softplus": "softplus", "Log": "log", "Abs": "abs", "Sin": "sin", "Cos": "cos",
     "Floor": "floor", "Ceil": "ceil", "Round": "round", "Sign": "sign", "Not": "logical_not", "IsNaN": "isnan",
-    "GlobalAveragePool": "global_avg_pool",
 }  # fmt: skip
 _BINARY = {
     "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Max": "maximum", "Min": "minimum",

@@ -44,6 +44,7 @@ from socsched.descriptor.platform import Engine, Platform
 from socsched.errors import SocschedError
 from socsched.graph.rules import as_a_whole, check_operators
 from socsched.lint.check import accelerators, lint_file
+from socsched.models.precision import settled
 from socsched.models.work import stage_work
 
 BOARDS = ("jetson-agx-orin-64gb", "jetson-agx-xavier", "qcs8550", "rk3588", "host")
@@ -502,8 +503,8 @@ class Verdict:
 
 def judge(path: Path, board: Platform, build: bool, folder: Path) -> Iterator[Verdict]:
     """Yield what lint, plan and compile say of a network, for each kind of engine and data type of a board."""
-    (stage,) = onnx_pipeline(path, 1000).stages
     try:
+        (stage,) = settled(onnx_pipeline(path, 1000)).stages
         works = {p: stage_work(stage, p) for p in PRECISIONS}
     except SocschedError as error:
         yield _unread(path, board, error)
@@ -546,7 +547,7 @@ def _unread(path: Path, board: Platform, error: SocschedError) -> Verdict:
 def _one(
     path: Path, board: Platform, engine: Engine, precision: str, model: CostModel, build: bool, folder: Path
 ) -> Verdict:
-    pipeline = onnx_pipeline(path, 1000)
+    pipeline = settled(onnx_pipeline(path, 1000))
     (stage,) = pipeline.stages
     stage = replace(stage, precisions=PRECISIONS, stated="asked for")
     costs = [cost for cost in model.candidates(stage) if (cost.engine, cost.precision) == (engine.id, precision)]

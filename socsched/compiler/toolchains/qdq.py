@@ -137,6 +137,19 @@ class _Writer:
         return self.model
 
 
+def _of_other_types(model: Any) -> set[str]:
+    """Return the values of a model that are no floats, such as places and masks, which keep their type."""
+    from onnx import TensorProto, shape_inference
+
+    graph = shape_inference.infer_shapes(model).graph
+    known = (*graph.value_info, *graph.output)
+    return {
+        value.name
+        for value in known
+        if value.type.tensor_type.elem_type not in (TensorProto.UNDEFINED, TensorProto.FLOAT)
+    }
+
+
 class _ByScales(_Writer):
     """A model in fp32, rounded by scales: see `quantised`."""
 
@@ -156,6 +169,7 @@ class _ByScales(_Writer):
         for node in self.graph.node:
             for name in node.input:
                 readers.setdefault(name, []).append(node)
+        whole = _of_other_types(self.model)
         for value in self.graph.input:
             if value.type.tensor_type.elem_type == 1:
                 self.round(value.name, value.name, self.scale(value.name), value.name)
@@ -166,12 +180,16 @@ class _ByScales(_Writer):
                 self.fused[name] = following[0].output[0]
             self.read(node)
             self.nodes.append(node)
-            if name in self.fused:
+            if name in self.fused or name in whole or self.within(name):
                 continue
             if name in self.outputs:
                 node.output[0] = f"{name}.real"
             self.round(node.output[0], name, self.scale(name), name, final=name in self.outputs)
         return self.finished()
+
+    def within(self, name: str) -> bool:
+        """Return whether a value lies inside a layer that ONNX writes as several operators: it is not rounded."""
+        return name not in self.scales and name.rpartition(".")[0] in self.scales
 
     def read(self, node: Any) -> None:
         """Let a node read rounded values."""

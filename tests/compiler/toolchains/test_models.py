@@ -63,13 +63,20 @@ def test_bytes_signed_or_not_give_the_same_numbers_near_fp32() -> None:
         assert inside.any() and np.abs(one - want)[inside].mean() < 2 * step
 
 
-def test_a_layer_written_as_several_operators_has_no_scale_inside() -> None:
+def test_values_inside_a_layer_of_several_operators_and_places_are_not_rounded() -> None:
     layers = (Layer("norm", "layer_norm", ("x",), {"scale": "s", "shift": "b"}, {"axis": -1, "epsilon": 1e-5}),)
     network = Network("net", {"x": TensorType((1, 4, 8), "fp32")}, layers, ("norm",), {"s": (8,), "b": (8,)})
     ones = np.ones(8, np.float32)
     model = to_onnx(network, {"s": ones, "b": ones}, layer_types(network))
-    with pytest.raises(CompileError, match=r"no scale for 'norm.mean'"):
-        quantised(model, {"x": Scale(0.1, True), "norm": Scale(0.1, True)}, True)
+    found = quantised(model, {"x": Scale(0.1, True), "norm": Scale(0.1, True)}, True)
+    rounded = [node.output[0] for node in found.graph.node if node.op_type == "QuantizeLinear"]
+    assert rounded == ["x.bytes", "norm.bytes"]
+    with pytest.raises(CompileError, match=r"no scale for 'norm"):
+        quantised(model, {"x": Scale(0.1, True)}, True)
+    layers = (Layer("place", "argmax", ("x",), {}, {"axis": 1, "keepdims": False}),)
+    model = to_onnx(network := replace(network, layers=layers, outputs=("place",)), {}, layer_types(network))
+    found = quantised(model, {"x": Scale(0.1, True)}, True)
+    assert [node.op_type for node in found.graph.node] == ["QuantizeLinear", "DequantizeLinear", "ArgMax"]
 
 
 def test_chips() -> None:

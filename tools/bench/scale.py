@@ -7,8 +7,8 @@
 chains: lines of eight stages; random: graphs in which a stage waits for one to three others; fan: graphs that split in
 four and join again; all on jetson-agx-orin-64gb in MAXN, two thirds of the stages with a time on the GPU too. one and
 eight: lines of eight stages on a board of one core, and on one of eight engines. `analyze`: seconds of the verb on
-the plan of the list schedule; `assess`: milliseconds of judging a mapping in which one stage moved, without and with
-the steps of a thorough analysis; `plan`: seconds of the verb, mappings judged and the verdict. `traces`: processor
+the plan of the list schedule; `assess`: milliseconds of judging a mapping in which one stage moved, by its score,
+with what explains it, and thoroughly; `plan`: seconds of the verb, mappings judged and the verdict. `traces`: processor
 seconds, memory and bytes a job of every verb that writes or reads a long trace, of 256 stages in chains; with
 `--spread`, that part of execution times is drawn, and releases jitter. Every row has a process of its own, whose
 greatest memory is that of the row; a row that takes longer than `--limit` seconds is left out.
@@ -35,6 +35,7 @@ from typing import Any
 from socsched.api.analysis import analyze
 from socsched.api.options import PlanOptions
 from socsched.api.planning import plan_with
+from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.operator_rules import OperatorRules
@@ -43,7 +44,7 @@ from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.descriptor.platform import Dram, Engine, EngineMode, Figure, Platform, PowerMode, Precision, Preemption
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
-from socsched.planning.candidate import judge, score
+from socsched.planning.candidate import judge, make_improvement_test, score
 from socsched.planning.io import save
 from socsched.planning.mapping.local_search import Improved, Solution, initial_mapping
 from socsched.planning.plan import ExecutionTimes, Plan
@@ -192,21 +193,27 @@ def time_analyze(given: Pipeline, platform: Platform, policy: str) -> Row:
 
 
 def time_assess(given: Pipeline, platform: Platform, policy: str, moves: int = 20) -> Row:
-    """Return the milliseconds of judging a mapping after a move of one stage: median, quick and thorough."""
+    """Return the milliseconds of judging a mapping after a move of one stage: median, as a search does, and whole."""
     workload, draw = workload_of(given, platform, policy), Random(0)
     options = workload.options()
     names = [name for name, costs in options.items() if len(costs) > 1] or list(options)
     mapping, row = initial_mapping(workload), Row()
-    for what, thorough in (("ms", False), ("thorough ms", True)):
+    ways: dict[str, Callable[[dict[str, Cost]], object]] = {
+        "ms": lambda trial: beats(trial, (math.inf,)),
+        "explained ms": lambda trial: judge(workload, trial, False),
+        "thorough ms": lambda trial: judge(workload, trial, True),
+    }
+    beats = make_improvement_test(workload, ("latency",))
+    for what, judged in ways.items():
         started = time.process_time()
-        judge(workload, mapping, thorough)
+        judged(mapping)
         row[f"first {what}"] = (time.process_time() - started) * 1e3
         spent: list[float] = []
         while len(spent) < moves and sum(spent) < 60:
             name = draw.choice(names)
             trial = {**mapping, name: draw.choice(options[name])}
             started = time.process_time()
-            judge(workload, trial, thorough)
+            judged(trial)
             spent.append(time.process_time() - started)
         row[what] = sorted(spent)[len(spent) // 2] * 1e3
     row["s"] = float(row["ms"]) / 1e3

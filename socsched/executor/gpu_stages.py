@@ -105,25 +105,26 @@ def _pieces(task: Task, setting: Setting, kernels: int) -> dict[str, int]:
 
 
 def _has_rivals(task: Task, plan: Plan) -> bool:
-    """Return whether another task of its engine may be ready while a task runs: all but those before and after it.
+    """Return whether another task of its engine may have to go first while a task runs.
 
-    These belong to the same frames, of which the older ones go first under EDF.
+    Under EDF those before and after it may not, where a frame is due before the next one comes: they have run, or wait.
     """
     tasks = {one.name: one for one in plan.tasks}
 
-    def before(name: str, found: set[str]) -> set[str]:
-        for other in tasks[name].after if name in tasks else ():
-            if other not in found:
-                found.add(other)
-                before(other, found)
+    def before(name: str) -> set[str]:
+        found: set[str] = set()
+        left = [name]
+        while left:
+            new = {other for other in tasks[left.pop()].after if other in tasks} - found
+            found |= new
+            left += new
         return found
 
-    own = before(task.name, set())
-    others = (one for one in plan.tasks if one.engine == task.engine and one.name != task.name)
-    related = own if plan.policy == "edf" else set()
-    return any(
-        one.name not in related and (plan.policy != "edf" or task.name not in before(one.name, set())) for one in others
-    )
+    others = [one.name for one in plan.tasks if one.engine == task.engine and one.name != task.name]
+    if plan.policy != "edf" or task.deadline_ns > task.period_ns:
+        return bool(others)
+    own = before(task.name)
+    return any(name not in own and task.name not in before(name) for name in others)
 
 
 def room_of(artifact: Artifact, stage: Stage, setting: Setting, rooms: Mapping[str, int]) -> int:

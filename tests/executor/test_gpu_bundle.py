@@ -28,7 +28,7 @@ from socsched.runtime.backends.base import Setting
 from tests.executor.gpu_standin import build_driver, noted
 from tests.executor.test_cuda_stage import compiled_for
 from tests.executor.test_networks import setting_in, write_run
-from tests.runtime.run_plans import MS
+from tests.runtime.run_plans import MS, plan, task
 
 pytestmark = pytest.mark.needs("nvcc")
 STAGES = ("voxelise", "pfn", "scatter", "backbone", "head", "decode")
@@ -175,3 +175,14 @@ def test_frames_of_a_sensor_are_converted_on_the_gpu() -> None:
     assert gpu_stages._is_converted(arriving, wanted)
     assert not gpu_stages._is_converted(TensorType((1, 3, 4, 6), "uint8", ""), wanted)
     assert not gpu_stages._is_converted(replace(wanted, layout="NHWC"), wanted)
+
+
+def test_a_stage_without_rivals_is_one_graph() -> None:
+    first, second, other = task("a", "s"), task("b", "a"), task("c", "s")
+    rivals = gpu_stages._has_rivals
+    assert not rivals(first, plan(first, sensors={"s": 10 * MS}))
+    assert not any(rivals(one, plan(first, second, sensors={"s": 10 * MS})) for one in (first, second))
+    assert all(rivals(one, plan(first, second, other, sensors={"s": 10 * MS})) for one in (first, second, other))
+    assert rivals(first, plan(first, second, sensors={"s": 10 * MS}, policy="fp"))
+    late = replace(second, deadline_ns=15 * MS)  # the next frame's first stage may be due before it
+    assert rivals(late, plan(first, late, sensors={"s": 10 * MS}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from recorded import Recorded
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
-from socsched.descriptor.catalog import get_pipeline
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
@@ -124,7 +124,9 @@ def test_networks_on_a_gpu_find_what_those_on_the_cpu_find(
 def compiled_for(arch: str, precision: str, names: Sequence[str], network: str = "pointpillars-s") -> list[Artifact]:
     """Return stages of a detector for a GPU."""
     pipe = get_pipeline(network)
-    engine: Any = SimpleNamespace(id="gpu", kind="gpu", target={"kind": "cuda", "arch": arch}, shares="")
+    known = next(one for one in get_platform("jetson-agx-orin-64gb").engines if one.kind == "gpu")
+    target = {**known.target, "arch": arch}
+    engine = replace(known, id="gpu", target=target, operators=OperatorRules(), runtimes=(), division=None)
     return [compile_stage(pipe.stage(name), engine, precision) for name in names]
 
 

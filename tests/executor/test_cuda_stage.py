@@ -85,7 +85,8 @@ def run(made: Plan, platform: Platform, pipe: Pipeline, given: Recorded, **chang
 def compute(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Make programs whose kernels run on the processor."""
 
-    def emulated(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> Path:
+    def emulated(artifacts: Sequence[Artifact], arch: str, room: int = 0, arriving: Any = None) -> Path:
+        assert not arriving  # scans
         return emulated_program(artifacts, arch, room, folder)
 
     monkeypatch.setattr(gpu_stages, "stored_program", emulated)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,6 +17,7 @@ from socsched.descriptor import host, host_probe
 from socsched.descriptor.host_probe import Conditions, HostProbe
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import Figure, FunctionCost
+from socsched.errors import MachineError
 from socsched.executor import probe
 from socsched.executor.probe import calls, pairs
 
@@ -48,6 +51,35 @@ def test_a_chain_twice_as_long_takes_longer_and_leaves_the_thread_as_it_was() ->
     short, long = (float(calls.chain(n).times([max(cpus)], 0.01).low[0]) for n in (20_000, 400_000))
     assert long > short
     assert (os.sched_getaffinity(0), os.sched_getscheduler(0)) == (cpus, policy)
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_threads_that_share_one_processor_end(threads: int) -> None:
+    """Each waits for the others: as on a machine whose processors other programs of this class hold."""
+    probing = f"""
+import os
+from socsched.executor.probe import calls
+cpu = min(os.sched_getaffinity(0))
+os.sched_setaffinity(0, [cpu])
+copy, chain = calls.copy(1 << 18), calls.chain(1000)
+for _ in range(20):
+    assert copy.times([cpu] * {threads}, 0.001, least=2, most=20).low[0] > 0
+assert copy.times([cpu] * 2, 0.001, chain, least=2, most=20).low[0] > 0
+"""
+    subprocess.run([sys.executable, "-c", probing], check=True, timeout=60)
+
+
+def test_calls_end_at_a_limit_however_few_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose other programs leave this one little: what was timed until then counts, nothing is an error."""
+    cpu, long = [max(os.sched_getaffinity(0))], calls.chain(200_000)
+    monkeypatch.setattr(calls, "GRACE_S", 0.02)
+    start = time.monotonic()
+    few = long.times(cpu, 0.0, least=1 << 20, most=1 << 20)
+    assert few.low[0] > 0 and few.fine[0] < 1 << 19
+    assert time.monotonic() - start < 30
+    monkeypatch.setattr(calls, "GRACE_S", 0.0)
+    with pytest.raises(MachineError, match="too busy"):
+        long.times(cpu, 0.0)
 
 
 def test_what_is_kept_is_what_was_measured(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:

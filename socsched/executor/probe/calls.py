@@ -20,6 +20,8 @@ Array = np.ndarray[Any, Any]
 SOURCE = Path(__file__).with_name("kernels.c")
 UNDISTURBED = 0.97
 """Least share of the threads' time that an undisturbed call had."""
+LONGEST, GRACE_S = 4.0, 0.1
+"""Calls end, however few there are, after `LONGEST` times the time asked for and `GRACE_S`: on a busy machine."""
 FEW = 3
 """Undisturbed calls below which the fastest call stands in for them."""
 _ALIGNMENT = 64
@@ -67,29 +69,35 @@ class Calls:
     def times(
         self, cpus: Sequence[int], seconds: float, beside: Calls | None = None, least: int = 3, most: int = 400
     ) -> Times:
-        """Return the calls' times on a thread a processor; that of `beside` runs on the last one meanwhile."""
+        """Return the calls' times on a thread a processor; that of `beside` runs on the last one meanwhile.
+
+        MachineError where a call fails, or none of the calls was made in several times the `seconds`.
+        """
         count = len(self.names) * self._step
         wall, used = np.zeros((most, count), np.int64), np.zeros((most, count), np.int64)
         rounds = _harness().socsched_time_calls(
             self.calls, ctypes.c_int64(count), (ctypes.c_int32 * len(cpus))(*cpus), ctypes.c_int32(len(cpus)),
-            ctypes.c_int64(int(seconds * 1e9)), ctypes.c_int64(least), ctypes.c_int64(most),
+            ctypes.c_int64(int(seconds * 1e9)), ctypes.c_int64(int((LONGEST * seconds + GRACE_S) * 1e9)),
+            ctypes.c_int64(least), ctypes.c_int64(most),
             beside.calls if beside else None, *(ctypes.c_void_p(array.ctypes.data) for array in (wall, used)),
         )  # fmt: skip
         if rounds < 0:
             raise MachineError(f"the kernel {self.names[(-1 - rounds) // self._step]} failed", "compile it again")
+        if not rounds:
+            raise MachineError(f"the machine is too busy to time {self.names[0]}", "plan with --quick, or later")
         # the first round finds cold pages
-        some = slice(1, rounds), slice(self._step - 1, None, self._step)
+        some = slice(min(1, rounds - 1), rounds), slice(self._step - 1, None, self._step)
         return undisturbed(wall[some], used[some], len(cpus))
 
 
 @contextmanager
 def first_on_a_processor() -> Iterator[None]:
-    """Run the block on one processor before all other programs, as far as this user may."""
+    """Run the block on one processor before all other programs, as far as this user may, in turns with others so run."""
     cpus = os.sched_getaffinity(0)
     policy, priority = os.sched_getscheduler(0), os.sched_getparam(0)
     os.sched_setaffinity(0, {max(cpus)})
     with suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     try:
         yield
     finally:

@@ -8,6 +8,10 @@
    milliseconds; one that computes all the time shares it.  So threads sleep between slices where calls are disturbed, the
    longer the more often, and a slice begins with the call before, whose data other programs have driven out of the caches.
 
+   Whoever waits for another thread spins for as long as hand-overs take, and then gives its processor to whoever waits
+   for it there: threads that outnumber the processors, or those of another program that measures, must not hold up the
+   one that is waited for.  A machine that is too busy for the samples asked for ends the calls at the limit of time.
+
    Chunks are taken from a counter, as in executor/native/parallel.cpp. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -29,6 +33,7 @@
 #define SLICE 1000000       /* ns that a slice lasts, and the call more that ends it */
 #define LEAST_PAUSE 500000  /* ns of sleep between slices once one was disturbed */
 #define MOST_PAUSE 8000000
+#define SPINS 2000 /* turns of waiting, some 50 us, before the processor is given away */
 #define DISTURBED 97        /* per cent of their time that threads of an undisturbed slice have at least */
 
 typedef struct {
@@ -64,7 +69,13 @@ static int64_t now(clockid_t clock) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void relax(void) {
+/* Wait another turn; `turns` counts those since something was found. */
+static void relax(int* turns) {
+  if (*turns == SPINS) {
+    sched_yield();
+    return;
+  }
+  ++*turns;
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -101,18 +112,18 @@ static int launch(Chunk chunk, void* context, int chunks) {
   atomic_store(&next_chunk, round << 32);
   while (take()) {
   }
-  while (atomic_load(&left_chunks) > 0) relax();
+  for (int turns = 0; atomic_load(&left_chunks) > 0;) relax(&turns);
   return 0;
 }
 
-/* Take a processor, before everything else on it where that is permitted. */
+/* Take a processor, before everything else on it where that is permitted, in turns with others that do so. */
 static void pin(pthread_t thread, int cpu) {
   const struct sched_param first = {.sched_priority = 1};
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET((size_t)cpu, &set);
   pthread_setaffinity_np(thread, sizeof set, &set);
-  pthread_setschedparam(thread, SCHED_FIFO, &first);
+  pthread_setschedparam(thread, SCHED_RR, &first);
 }
 
 static void futex(int operation, uint32_t value) { syscall(SYS_futex, (uint32_t*)&awake, operation, value, 0, 0, 0); }
@@ -123,37 +134,43 @@ static int call_of(const Call* call) {
 }
 
 static void* help(void* beside) {
-  while (!atomic_load(&stop)) {
+  for (;;) {
     const uint32_t state = atomic_load(&awake);
+    if (atomic_load(&stop)) return 0; /* read last: `stop` is set before `awake` changes and nobody is woken again */
     if (!(state & 1)) {
       futex(FUTEX_WAIT_PRIVATE, state);
       continue;
     }
     atomic_fetch_add(&present, 1);
+    int turns = 0;
     while (atomic_load_explicit(&awake, memory_order_relaxed) == state) {
       if (beside)
         call_of(beside);
-      else if (!take())
-        relax();
+      else if (take())
+        turns = 0;
+      else
+        relax(&turns);
     }
     atomic_fetch_sub(&present, 1);
   }
-  return 0;
 }
 
-static void begin_slice(int64_t pause) {
+/* Wake the helpers; return 0 if they have got no processor until `limit`. */
+static int begin_slice(int64_t pause, int64_t limit) {
   const struct timespec time = {0, (long)pause};
   if (pause) clock_nanosleep(CLOCK_MONOTONIC, 0, &time, 0);
-  if (all == 1) return;
+  if (all == 1) return 1;
   atomic_fetch_add(&awake, 1);
   futex(FUTEX_WAKE_PRIVATE, INT32_MAX);
-  while (atomic_load(&present) < all - 1) relax();
+  for (int turns = 0; atomic_load(&present) < all - 1; relax(&turns))
+    if (turns == SPINS && now(CLOCK_MONOTONIC) > limit) return 0;
+  return 1;
 }
 
 static void end_slice(void) {
   if (all == 1) return;
   atomic_fetch_add(&awake, 1);
-  while (atomic_load(&present) > 0) relax();
+  for (int turns = 0; atomic_load(&present) > 0;) relax(&turns);
 }
 
 static _Thread_local struct {
@@ -260,11 +277,12 @@ int socsched_copy(void* self, const Any* arguments, int32_t count, Any* result) 
   return launch(copy_chunk, arguments->pointer, 0);
 }
 
-/* Run `count` calls in order, again until `budget` ns have passed and `least` rounds are done, at most `most` rounds, on
-   a thread a processor of `cpus`; where `beside` is not null, the last of them repeats that call meanwhile.  wall[round * count + call] and used[...] are in ns.  Return the number of rounds, or
-   -1 - n where call n failed. */
+/* Run `count` calls in order, again until `budget` ns have passed and `least` rounds are done, at most `most` rounds and
+   not beyond `limit` ns, on a thread a processor of `cpus`; where `beside` is not null, the last of them repeats that
+   call meanwhile.  wall[round * count + call] and used[...] are in ns.  Return the number of whole rounds, or -1 - n where
+   call n failed. */
 int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpus, int32_t cpu_count, int64_t budget,
-                            int64_t least, int64_t most, const Call* beside, int64_t* wall, int64_t* used) {
+                            int64_t limit, int64_t least, int64_t most, const Call* beside, int64_t* wall, int64_t* used) {
   cpu_set_t before;
   sched_getaffinity(0, sizeof before, &before);
   struct sched_param priority;
@@ -281,10 +299,14 @@ int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpu
   }
   pin(pthread_self(), cpus[0]); /* last: helpers begin where this thread is */
   int64_t rounds = 0, pause = 0;
-  const int64_t end = now(CLOCK_MONOTONIC) + budget;
-  while (rounds < most && (rounds < least || now(CLOCK_MONOTONIC) < end)) {
-    for (int64_t i = 0; i < count;) {
-      begin_slice(pause);
+  const int64_t begin = now(CLOCK_MONOTONIC), end = begin + budget, last_end = begin + limit;
+  while (rounds < most && now(CLOCK_MONOTONIC) < (rounds < least ? last_end : end)) {
+    int64_t i = 0;
+    while (i < count && now(CLOCK_MONOTONIC) < last_end) {
+      if (!begin_slice(pause, last_end)) {
+        end_slice();
+        break;
+      }
       call_of(&calls[(i + count - 1) % count]);
       const int64_t had = processor_time(), start = now(CLOCK_MONOTONIC);
       int64_t time = start, processor = had;
@@ -302,7 +324,7 @@ int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpu
       else
         pause = pause < LEAST_PAUSE ? 0 : pause * 9 / 10;
     }
-    rounds++;
+    rounds += i == count;
   }
   atomic_store(&stop, 1);
   atomic_fetch_add(&awake, 2);

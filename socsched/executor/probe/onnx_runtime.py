@@ -74,7 +74,8 @@ def _timed(model: bytes, network: Network, cpus: Sequence[int], seconds: float) 
     def run() -> None:
         os.sched_setaffinity(0, cpus)
         with suppress(PermissionError):
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+            # in turns: its threads spin while they wait, for one that another program's thread may hold up
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
         try:
             found.update(_profile(model, network, len(cpus), seconds))
         except Exception as error:  # whatever it cannot compute stays unknown

@@ -1,8 +1,8 @@
 """The probe: what runs on this machine, measured on this machine, before plans for it rest on guesses.
 
 It takes a few seconds and is kept in the cache with what it holds for: processor, governor, kernels and their versions.
-It is repeated where one of these has changed, after a month, where a chain of additions takes another time than it did
-(the clock), and where it was disturbed and the machine now does less.
+It is repeated where one of these has changed, after a month, where it was disturbed and the machine now does less, and
+where a chain of additions takes another time than ten minutes ago or earlier (the clock).
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from socsched.files import file_digest
 from socsched.progress import tell
 
 LASTS_S = 30 * 86_400
+SERVES_S = 600
+"""Age up to which the clock counts as the same: on a busy machine it seems another to every process."""
 CLOCK = 0.08
 """Relative difference of the chain's time with which clocks count as others."""
 DISTURBED = 0.9
@@ -60,11 +62,12 @@ def holds(probe: HostProbe) -> bool:
     was = probe.conditions
     now = _present()
     same = (was.model, was.cores, was.governor, dict(was.versions)) == (*now[:3], now[3])
-    if not same or not 0 <= time.time() - was.taken_s < LASTS_S:
+    age = time.time() - was.taken_s
+    if not same or not 0 <= age < LASTS_S:
         return False
     if was.share < DISTURBED and os.getloadavg()[0] < was.load / 2:
         return False
-    return abs(_chain_ns() / was.chain_ns - 1) <= CLOCK
+    return age < SERVES_S or abs(_chain_ns() / was.chain_ns - 1) <= CLOCK
 
 
 def measure() -> HostProbe:

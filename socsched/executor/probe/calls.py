@@ -92,7 +92,7 @@ class Calls:
 
 @contextmanager
 def first_on_a_processor() -> Iterator[None]:
-    """Run the block on one processor before all other programs, as far as this user may, in turns with others so run."""
+    """Run the block on one processor before all other programs, in turns with such others, as far as this user may."""
     cpus = os.sched_getaffinity(0)
     policy, priority = os.sched_getscheduler(0), os.sched_getparam(0)
     os.sched_setaffinity(0, {max(cpus)})

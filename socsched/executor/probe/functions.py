@@ -40,6 +40,8 @@ GROWS = {
 """Quantities by which the time of each function grows."""
 DATA = 0.25
 """Relative error that is left of a time at the size it was measured: functions depend on what the data are."""
+LONGEST_S, FEWEST = 0.25, 2
+"""Time for a function at one size, after which `FEWEST` calls do: on a busy machine."""
 _FRAMES = 6
 """Images of 6.2 MB."""
 _EVICTED = 3 << 22
@@ -141,8 +143,9 @@ def small(height: int, width: int) -> Array:
 
 
 def median_ms(case: Case, repeats: int) -> float:
-    """Return the median processor time of a call (ms)."""
+    """Return the median processor time of a call (ms), of fewer than `repeats` calls on a busy machine."""
     function, times, evicted = case.function(), [], np.ones(_EVICTED, np.uint8)
+    end = time.monotonic() + LONGEST_S
     with first_on_a_processor():
         for number in range(repeats + 2):
             arguments = case.frames[number % len(case.frames)]
@@ -151,6 +154,8 @@ def median_ms(case: Case, repeats: int) -> float:
             function(*arguments)
             if number >= 2:
                 times.append((time.thread_time_ns() - start) / 1e6)
+            if len(times) >= FEWEST and time.monotonic() > end:
+                break
     return statistics.median(times)
 
 

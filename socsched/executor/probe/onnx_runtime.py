@@ -23,13 +23,15 @@ from socsched.compiler.toolchains.onnx_runtime import installed_version
 from socsched.cost.kernel_times import family, work_of
 from socsched.descriptor.kernel_times import KernelTime
 from socsched.errors import CompileError, MachineError
+from socsched.executor.probe.calls import LONGEST
 from socsched.executor.probe.networks import networks, weights_of
 from socsched.graph.counting import operators
 from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.network import Network
 
 _PROFILE_US = 1_000
-_LEAST = 5
+_FEWEST, _LEAST = 3, 5
+"""Runs of a network within several times its time, as many as are enough for a time, and runs otherwise."""
 
 
 def version() -> str:
@@ -101,7 +103,8 @@ def _profile(model: bytes, network: Network, threads: int, seconds: float) -> di
         options.profile_file_prefix = str(Path(folder) / "profile")
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         end, rounds = time.monotonic() + seconds, 0
-        while rounds < _LEAST or time.monotonic() < end:
+        latest = end + LONGEST * seconds
+        while time.monotonic() < (end if rounds >= _LEAST else latest) or rounds < _FEWEST:
             session.run(None, arrays)
             rounds += 1
         events: list[dict[str, Any]] = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))

@@ -4,11 +4,16 @@ A kernel is a number of equal blocks.  The busiest of u units runs ceil(blocks /
 blocks on, so that fewer than these take as long as one wave.  Its traffic takes as long as the slower of DRAM, of which
 a share has all, and the ports of its units.  Launches and the latency of a kernel do not depend on units.
 
+Beside a neighbour that streams, what a kernel would find in the cache comes from DRAM, at the max-min share of its
+units, and each load waits as long as DRAM's queue is: loads in flight are served in turn (Little's law).  Computing
+and waiting are taken not to overlap, as in blocks that all wait for their first tile.
+
 Blocks: Volkov, "Understanding latency hiding on GPUs" (2016); ports: CUDA programming guide, 64 bytes a clock and SM.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -28,6 +33,19 @@ class Kernel:
     blocks: int
     bytes: int
     busy: int = BUSY
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Work on other units of the engine: the bytes/s that it would draw if DRAM had no limit, on how many units.
+
+    `cache`: the bytes that all units cache together; `far`: the latency of DRAM over that of this cache.
+    """
+
+    wanted: float
+    units: int
+    cache: float
+    far: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +72,14 @@ class Units:
         if least >= 0.5 * moving > 0:  # memory limits it on all units, which therefore wait
             longer = moving * max(self.traffic_ns(kernel, units) / least, 1.0)
         return kernel.fixed_ns + max(longer, self.traffic_ns(kernel, units), moving)
+
+    def beside_ns(self, kernels: Sequence[Kernel], units: int, other: Neighbour) -> float:
+        """Return the time (ns) by which a job of kernels on `units` takes longer beside a neighbour."""
+        alone = sum(self.time_ns(one, units) for one in kernels)
+        evicted = min(min(other.wanted, self.memory) * alone * 1e-9 / other.cache, 1.0)
+        fair = max(self.memory / (units + other.units), (self.memory - other.wanted) / units)  # max-min over units
+        slower = 1 / (min(fair, self.port) * units) - 1 / (self.port * units)
+        moved = sum(one.bytes for one in kernels)
+        queue = max((other.wanted + moved / alone * 1e9) / self.memory, 1.0)
+        waiting = sum(one.fixed_ns for one in kernels) * (other.far * queue - 1.0)
+        return evicted * (moved * slower * 1e9 + waiting)

@@ -5,8 +5,10 @@
 
 Each network is one CUDA graph of our kernels (`executor.gpu_programs`), batch 1, fp16; shares are green contexts.
 Predicted times are those of `cost.waves` from each kernel's grid and its time on all SMs; the two constants (a kernel's
-latency, and the blocks that keep an SM busy) are fitted to the networks TRAIN alone, as is how much longer a job takes
-beside an aggressor; PointPillars and the other networks are held out.  Times of jobs are between events on the device.
+latency, and the blocks that keep an SM busy) are fitted to the networks TRAIN alone; PointPillars and the other networks
+are held out.  Beside an aggressor a job takes longer as `cost.waves.beside_ns` says, from what the aggressor draws alone
+on its SMs and the latencies of cache and DRAM: no figure comes from a co-run.  Times of jobs are between events on the
+device.
 """
 
 # mypy: ignore-errors
@@ -17,7 +19,9 @@ import argparse
 import ctypes
 import json
 import lzma
+import re
 import statistics
+import struct
 import subprocess
 import sys
 import time
@@ -53,8 +57,14 @@ extern "C" __global__ void stream(float4* to, const float4* from, int count) {
   }
 }
 extern "C" __global__ void small(float* out, int n) { if (threadIdx.x < n) out[blockIdx.x * 128 + threadIdx.x] += 1.0f; }
+extern "C" __global__ void chase(unsigned* next, int steps) {
+  unsigned at = 0;
+  for (int i = 0; i < steps; i++) at = __ldcg(next + at);
+  if (at == 1) next[1] = 0;
+}
 """
 STREAMED = 256 << 20
+STEPS, LINE = 20000, 128
 
 
 def prepare(folder: Path) -> int:
@@ -236,7 +246,7 @@ class Network(Job):
     def __init__(self, gpu, place, slot=None):
         self.name, document = place.name, json.loads((place / "program.json").read_text())
         self.constants = lzma.decompress((place / "constants.xz").read_bytes())
-        self.size = document["constants"]
+        self.size, self.names = document["constants"], [one["kernel"] for one in document["launches"]]
         module = gpu.module(lzma.decompress((place / "code.cubin.xz").read_bytes()))
         self.memory = {"memory": gpu.alloc(document["memory"]), "results": gpu.alloc(document["results"])}
         self.memory["constants"] = slot if slot is not None else gpu.alloc(self.size)
@@ -270,6 +280,16 @@ def aggressors(gpu, folder):
     )
     small = launch(gpu.function(module, "small"), (64, 1, 1), (128, 1, 1), 0, [f32(out), ctypes.c_int32(128)])
     return {"compute": Job(gpu, [compute] * 4), "bandwidth": Job(gpu, [stream] * 4), "small": Job(gpu, [small] * 200)}
+
+
+def shape(name):
+    """Return the bytes that a product of a program reads and writes at least once, from its kernel's name; 0 for others."""
+    found = re.match(r"conv_(\d+)x(\d+)x(\d+)_(\d+)_(\d+)x(\d+)s(\d+)p(\d+)u(\d)\d*(?:g(\d+))?", name)
+    if not found:
+        return 0
+    high, wide, inputs, outputs, kh, kw, stride, pad, up, groups = (int(one or 1) for one in found.groups())
+    rows = ((high + 2 * pad - kh) // stride + 1) * ((wide + 2 * pad - kw) // stride + 1)
+    return 2 * (high * wide * inputs + (rows + inputs * kh * kw // groups) * outputs * up * up)
 
 
 # -- measurements
@@ -314,6 +334,31 @@ def kernels(gpu, net, stream, inner=10):
             known[key] = statistics.median(times)
         found.append((known[key], one[1][0] * one[1][1] * one[1][2]))
     return found
+
+
+def latencies(gpu, folder, stream):
+    """Return ns of a load that depends on the one before, from the cache and from DRAM, and the job of the latter."""
+    function, found = gpu.function(gpu.module((folder / "aggressors.cubin").read_bytes()), "chase"), []
+    memory, start, end = gpu.alloc(STREAMED), gpu.event(), gpu.event()
+    for size in (4 << 20, STREAMED):
+        image, lines, at = bytearray(size), size // LINE, 0
+        for _ in range(STEPS):
+            follower = (at + 9973 * 7) % lines
+            struct.pack_into("I", image, at * LINE, follower * LINE // 4)
+            at = follower
+        gpu("cuMemcpyHtoD_v2", ctypes.c_uint64(memory), bytes(image), ctypes.c_size_t(size))
+        job = Job(gpu, [launch(function, (1, 1, 1), (1, 1, 1), 0, [ctypes.c_uint64(memory), ctypes.c_int32(STEPS)])])
+        graph, times, other = job.graph(stream), [], gpu.alloc(STREAMED)
+        for _ in range(5):
+            if size == STREAMED:  # whose lines would fit in the cache
+                gpu("cuMemsetD8Async", ctypes.c_uint64(other), 1, ctypes.c_size_t(STREAMED), stream)
+            gpu.record(start, stream)
+            gpu("cuGraphLaunch", graph, stream)
+            gpu.record(end, stream)
+            gpu.sync(stream)
+            times.append(gpu.us(start, end) * 1e3 / STEPS)
+        found.append(min(times) if size < STREAMED else statistics.median(times))
+    return *found, job
 
 
 class Loop:
@@ -372,6 +417,15 @@ def predicted(found, latency_us, busy, units, whole):
     return sum(on.time_ns(one, units) for one in made) / sum(one.time_ns for one in made)
 
 
+def slower(found, chosen, own, rival, units, whole, alone_us):
+    """Return how many times as long a job takes beside a rival: the bytes/s that it wants, and its SMs."""
+    from socsched.cost.waves import Kernel, Neighbour, Units
+
+    (latency, busy), (port, memory, cache, far) = chosen, own
+    made = [Kernel(us * 1e3, min(latency, 0.9 * us * 1e3), blocks, moved, busy) for us, blocks, moved in found]
+    return 1.0 + Units(whole, port, memory).beside_ns(made, units, Neighbour(*rival, cache, far)) / (alone_us * 1e3)
+
+
 def fit(table, layers, whole):
     """Return (latency ns, busy blocks) of least mean error on the shares of the networks TRAIN."""
 
@@ -412,14 +466,20 @@ def _share(gpu, units):
 
 def _alone(gpu, folder, nets, result):
     whole = gpu.stream()
-    table, layers = {}, {}
+    table, layers, parts = {}, {}, {}
     for name, net in nets.items():
         table[name] = {str(gpu.sms): spread(alone(gpu, net, whole))}
         layers[name] = kernels(gpu, net, whole)
+        parts[name] = {str(n): [us for us, _ in kernels(gpu, net, gpu.stream(_share(gpu, n)))] for n in (8, 32)}
         for units in SIZES:
             table[name][str(units)] = spread(alone(gpu, net, gpu.stream(_share(gpu, units))))
     chosen = fit(table, layers, gpu.sms)
-    result |= {"alone": table, "layers": layers, "fit": {"latency_ns": chosen[0], "busy": chosen[1], "networks": TRAIN}}
+    result |= {
+        "alone": table,
+        "layers": layers,
+        "parts": parts,
+        "fit": {"latency_ns": chosen[0], "busy": chosen[1], "networks": TRAIN},
+    }
     print(f"a kernel's latency {chosen[0]:.0f} ns, {chosen[1]} blocks keep an SM busy, from {', '.join(TRAIN)}")
     print(f"{'network':16}{'whole us':>9}  " + "".join(f"{u:>22}" for u in SIZES) + "   (measured p50, p99, predicted)")
     errors = []
@@ -445,6 +505,28 @@ def _aggressors(gpu, folder, nets, result, seconds=2.0):
     gpu("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(most))
     jobs, table, whole = aggressors(gpu, folder), {}, gpu.stream()
     base = result["alone"][CRITICAL]
+    moved, eight = {"compute": 0, "bandwidth": 8 * STREAMED, "small": 0}, gpu.stream(_share(gpu, 8))
+    memory = moved["bandwidth"] * 1e6 / statistics.median(alone(gpu, jobs["bandwidth"], whole, 10))
+    wanted = {k: moved[k] * 1e6 / statistics.median(alone(gpu, jobs[k], eight, 10)) / 8 for k in jobs}  # by an SM
+    port = wanted["bandwidth"]
+    near, far, chase = latencies(gpu, folder, whole)
+    cache = ctypes.c_int()
+    gpu("cuDeviceGetAttribute", ctypes.byref(cache), 38, 0)
+    own = port, memory, float(cache.value), far / near
+    found = [(us, blocks, shape(one)) for (us, blocks), one in zip(result["layers"][CRITICAL], nets[CRITICAL].names)]
+    result |= {"memory": memory, "port": port, "cache": cache.value, "latencies": [near, far], "bytes": found}
+    print(
+        f"an SM draws {port / 1e9:.0f} GB/s, all {memory / 1e9:.0f}; a load takes {near:.0f} ns from the cache, {far:.0f} from DRAM"
+    )
+    for units in (8, 48, 96):
+        stream, rest = gpu.stream(_share(gpu, units)), (units // gpu.least, gpu.count - units // gpu.least)
+        other = gpu.stream(rest)
+        loop = Loop(gpu, [jobs["bandwidth"].graph(other)], other, 3)
+        times, _ = beside(gpu, chase.graph(stream), stream, 2.5 * far * STEPS / 1e3, [loop], 0.5)
+        guess = far * max(port * rest[1] * gpu.least / memory, 1.0)
+        print(
+            f"  beside the bandwidth aggressor on {rest[1] * gpu.least} SMs {statistics.median(times) * 1e3 / STEPS:.0f} ns, predicted {guess:.0f}"
+        )
     print(
         f"critical {CRITICAL} beside aggressors: us p50, p99 (p99 over that alone there); jobs/s over those alone on all SMs"
     )
@@ -455,17 +537,6 @@ def _aggressors(gpu, folder, nets, result, seconds=2.0):
         for units in SIZES:
             share, rest = _share(gpu, units), (units // gpu.least, gpu.count - units // gpu.least)
             stream, other = gpu.stream(share), gpu.stream(rest)
-            factor = []
-            for name in TRAIN[:2]:
-                times, _ = beside(
-                    gpu,
-                    nets[name].graph(stream),
-                    stream,
-                    2.5 * result["alone"][name][str(units)]["p50"],
-                    [Loop(gpu, [job.graph(other)], other, 3)],
-                    0.3,
-                )
-                factor.append(statistics.median(times) / result["alone"][name][str(units)]["p50"])
             times, rate = beside(
                 gpu,
                 nets[CRITICAL].graph(stream),
@@ -474,8 +545,11 @@ def _aggressors(gpu, folder, nets, result, seconds=2.0):
                 [Loop(gpu, [job.graph(other)], other, 3)],
                 seconds,
             )
-            guess = base[str(units)]["predicted"] * statistics.fmean(factor)
-            rows[units] = {**spread(times), "rate": rate / full, "predicted": guess, "train": factor}
+            rival = wanted[kind] * rest[1] * gpu.least, rest[1] * gpu.least
+            chosen = tuple(result["fit"][key] for key in ("latency_ns", "busy"))
+            factor = slower(found, chosen, own, rival, units, gpu.sms, base[str(units)]["predicted"])
+            guess = base[str(units)]["predicted"] * factor
+            rows[units] = {**spread(times), "rate": rate / full, "predicted": guess, "slower": factor}
             one, calm = rows[units], base[str(units)]["p99"]
             print(f"  {kind:10}{units:4} SMs {one['p50']:8.0f}{one['p99']:8.0f} ({one['p99'] / calm:.2f}) predicted {guess:8.0f} "
                   f"({guess / one['p50'] - 1:+.1%} of p50, {guess / one['p99'] - 1:+.1%} of p99)  soft {rate / full:.2f}", flush=True)  # fmt: skip
@@ -519,15 +593,22 @@ def _pipeline(gpu, folder, nets, result, seconds=2.0):
     cameras = [Network(gpu, folder / CAMERA) for _ in range(8)]
     camera_us = base[CAMERA][str(gpu.sms)]["p50"]
     period = 8 * camera_us * 1.6
-    units = min(
-        u for u in SIZES if base[CRITICAL][str(u)]["predicted"] <= DEADLINE * base[CRITICAL][str(gpu.sms)]["p50"]
-    )
-    share, rest = _share(gpu, units), (units // gpu.least, gpu.count - units // gpu.least)
-    for name, lidar, others in (
-        ("streams", gpu.stream(), [gpu.stream() for _ in cameras]),
-        ("priority", gpu.stream(None, most.value), [gpu.stream(None, least.value) for _ in cameras]),
-        (f"shares {units}", gpu.stream(share), [gpu.stream(rest) for _ in cameras]),
-    ):
+    critical = DEADLINE * base[CRITICAL][str(gpu.sms)]["p50"]
+    chosen = tuple(result["fit"][key] for key in ("latency_ns", "busy"))
+    fits = []
+    for units in SIZES:
+        camera = predicted(result["layers"][CAMERA], *chosen, gpu.count * gpu.least - units, gpu.sms) * camera_us
+        if base[CRITICAL][str(units)]["predicted"] <= critical and 8 * camera <= period:
+            fits.append(units)
+    chosen = f"shares {fits[0]}" if fits else "priority"
+    print(f"  LiDAR within {critical:.0f} us, cameras within {period:.0f}: the plan takes {chosen}"
+          f"{'' if fits else ', since no share is predicted to keep both'}")  # fmt: skip
+    ways = [("streams", gpu.stream(), [gpu.stream() for _ in cameras]),
+            ("priority", gpu.stream(None, most.value), [gpu.stream(None, least.value) for _ in cameras])]  # fmt: skip
+    for units in SIZES:
+        rest = units // gpu.least, gpu.count - units // gpu.least
+        ways.append((f"shares {units}", gpu.stream(_share(gpu, units)), [gpu.stream(rest) for _ in cameras]))
+    for name, lidar, others in ways:
         graphs = [camera.graph(stream) for camera, stream in zip(cameras, others)]
         graph, events = nets[CRITICAL].graph(lidar), [(gpu.event(), gpu.event()) for _ in range(9)]
         streams, all_graphs = [lidar, *others], [graph, *graphs]
@@ -596,7 +677,12 @@ def _swap(gpu, folder, nets, result, frames=150):
     slope = (statistics.median(rate) - statistics.median(fixed)) / max(size[largest] - size[least], 1)
     base = statistics.median(fixed) - slope * size[least]
     guess = {n: base + slope * size[n] for n in swapped}
-    run_us = {n: statistics.median(alone(gpu, loaded.get(n, nets[n]), work, 20)) for n in order}
+    run_us = {}
+    for n in order:
+        if n in number:  # its constants are indices too: never run with another's
+            copied(n)
+            gpu.sync(copy)
+        run_us[n] = statistics.median(alone(gpu, loaded.get(n, nets[n]), work, 20))
     done = {n: gpu.event(False) for n in swapped}
     freed = [gpu.event(False) for _ in slots]
     marks = {n: (gpu.event(), gpu.event()) for n in swapped}

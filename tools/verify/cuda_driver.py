@@ -13,8 +13,8 @@ native application of a plan whose stages are all on the GPU: its self-test comp
 processor, and it runs two seconds.
 Further runs: `full` takes 2,000 frames a second, one graph each, and counts those that end.  A hard frame every 5 ms
 runs on a stream of high priority `alone`, and next to soft frames that keep a second stream always busy, queued whole
-(`beside`), as bounded pieces (`pieces`), or on other SMs (`shares`, green contexts); `predict FOLDER --keep FOLDER`
-compares the run with pieces with a simulation.
+(`beside`), as bounded pieces (`pieces`), or on other SMs (`shares`, green contexts; `portion`: alone there);
+`predict FOLDER --keep FOLDER` compares the run with pieces with a simulation.
 Frames per second are those that the device's time for a frame allows; processor time is that of a long run less that of
 a short one, per frame.  Exit code 1 for a difference or a missed bar, 3 without a GPU.
 """
@@ -42,10 +42,10 @@ PERIOD_NS = 4_000_000
 HARD, SOFT, PIECES = ("hard", 5_000_000, 0), ("soft", 200_000, 0), ("soft", 200_000, 2)
 FULL = "full"
 STREAMS = {FULL: (("hard", 500_000, 0),), "alone": (HARD,), "beside": (HARD, SOFT), "pieces": (HARD, PIECES),
-           "shares": (HARD, SOFT)}  # fmt: skip
+           "portion": (HARD,), "shares": (HARD, SOFT)}  # fmt: skip
 """Tasks on streams of their own: criticality, period, kernels in a piece (0: all of a frame)."""
 GROUPS, PORTIONS = 15, {"hard": tuple(range(8)), "soft": tuple(range(8, 15))}
-"""Of the run `shares`: the groups of a GPU's SMs (an H100 has 15 of 8), and those of each task."""
+"""Of the runs `portion` and `shares`: the groups of a GPU's SMs (an H100 has 15 of 8), and those of each task."""
 RATIO, RATE, SIMULATED = 1.15, 1500, 0.1
 """Bars: the p99 of hard frames next to soft ones in pieces, over that alone; frames a second of `full`; how far the
 simulated p99 of the former may be from the measured one."""
@@ -142,7 +142,7 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
         place = folder / run
         place.mkdir(exist_ok=True)
         given = write_inputs(made, feeds, sensor_ports(setting), frames * PERIOD_NS, place)[sensor.name].document
-        write_settings(_on_streams(whole, sensor.name, given, streams, place, run == "shares"), place)
+        write_settings(_on_streams(whole, sensor.name, given, streams, place, run in ("portion", "shares")), place)
     bundle, platform = folder / BUNDLE, replace(here, engines=(*here.engines, gpu))
     shutil.rmtree(bundle, ignore_errors=True)
     bundle.mkdir()
@@ -235,7 +235,9 @@ def check(folder: Path, seconds: float, keep: Path | None = None) -> int:
             measured = _execute(executor, folder / run, out, seconds, libraries, "hard")
             worst[run] = measured["worst_ms"]
             line = f"{run:8} hard frames: {measured['frame_ms']:6.3f} ms (p50), {worst[run]:6.3f} (p99), "
-            line += f"{worst[run] / worst['alone']:5.2f} of alone  {measured['others'] / seconds:7.0f} soft frames/s"
+            line += f"{worst[run] / worst['alone']:5.2f} of alone  "
+            line += f"{worst[run] / worst['portion']:5.2f} of alone on its SMs  " if run == "shares" else ""
+            line += f"{measured['others'] / seconds:7.0f} soft frames/s"
             print(line, *measured["notices"], flush=True)
             failed = failed or bool(measured["notices"])
         if worst["pieces"] > RATIO * worst["alone"]:

@@ -95,12 +95,13 @@ def task_graph(pipeline: Pipeline) -> TaskGraph:
     """Return the task graph of a pipeline; UsageError on a cycle, an unknown name, or triggers of different rates."""
     order = _order(pipeline)
     sensors = {sensor.name: sensor for sensor in pipeline.sensors}
+    stages = {stage.name: stage for stage in pipeline.stages}
     period: dict[str, int] = {}
     offset: dict[str, int] = {}
     jitter: dict[str, int] = {}
     sources: dict[str, tuple[str, ...]] = {}
     for name in order:
-        stage = pipeline.stage(name)
+        stage = stages[name]
         if stage.period_ns is not None:
             period[name], offset[name] = stage.period_ns, stage.offset_ns
             jitter[name], sources[name] = stage.jitter_ns, (name,)

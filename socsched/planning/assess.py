@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from socsched.deadline import check
 from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.deployment import Deployment
@@ -20,7 +21,16 @@ from socsched.schedulability.chains import Sources, Stretch, data_age, reaction_
 from socsched.schedulability.holistic import assign_priorities, bounded_values, holistic
 from socsched.schedulability.plan_analysis import DEMAND, FIXED, Corunning, Quieter, shorten
 from socsched.schedulability.published.earliest_deadline_first import Overload
-from socsched.schedulability.tasks import Lane, Response, RtTask, convert, timer_jitter, topological, upstream
+from socsched.schedulability.tasks import (
+    Lane,
+    Response,
+    RtTask,
+    activation,
+    convert,
+    timer_jitter,
+    topological,
+    upstream,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,7 @@ def local_deadlines(
     before = _longest_before(tasks, order, weights)
     result = {name: 64 * task.period for name, task in tasks.items()}
     for need in needs:
+        check()
         total = sum(before[end] for end in need.ends)
         after = need.budget - sum(tasks[end].release_jitter for end in need.ends)  # from the latest releases
         for end in need.ends:
@@ -246,6 +257,33 @@ def _assess(deployment: Deployment, thorough: bool) -> Assessment:
     return Assessment(tasks, responses, chains, ages, choice.overload)
 
 
+def unanalysed(deployment: Deployment) -> Assessment:
+    """Return what is known of a deployment that there was no time to analyse: no task has a bound.
+
+    Its responses (ns) are those of jobs that nothing delays.
+    """
+    workload, tasks = deployment.workload, deployment.tasks
+    rt = convert(tasks, workload.engines(), workload.sensors())
+    finish, responses = dict[str, int](), dict[str, Response]()
+    for name in topological(rt):
+        at = activation(rt[name], rt, finish)
+        finish[name] = at.jitter + rt[name].wcet
+        responses[name] = Response(finish[name], False, (*at.terms, ("wcet", rt[name].wcet)), at.via)
+    late = timer_jitter(tasks)
+    tasks = tuple(
+        replace(
+            task,
+            deadline_ns=task.period_ns + late[task.name],
+            priority=rank,
+            jitter_ns=_jitter(responses, task.name, rt),
+        )
+        for rank, task in enumerate(tasks)
+    )
+    sources = workload.sources(tasks)
+    chains, ages = _chains(workload.graph, sources, responses, workload.policy)
+    return Assessment(tasks, responses, chains, ages, None)
+
+
 def _deadline(task: Task, deadline: int, response: Response, policy: str) -> int:
     """Return a task's deadline from its latest release; a task that drops late jobs gets all the time it may need.
 
@@ -408,6 +446,7 @@ def _respond(
 def _tighten(system: edf.System, deadlines: dict[str, int], steps: int) -> dict[str, int]:
     """Tighten the deadlines further group by group; a group is a set of tasks that trigger each other."""
     for group in _triggered_together(system):
+        check()
         factor = edf.smallest_factor(system, deadlines, group, steps)
         if factor is not None and factor < 1:
             deadlines = edf.scale_deadlines(system, deadlines, dict.fromkeys(group, factor))

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from socsched import deadline
 from socsched.cost.cost import Cost
 from socsched.cost.power import power_terms
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.errors import UsageError
 from socsched.models.parts import uncut
-from socsched.planning.assess import Assessment, assess, expected_latencies
+from socsched.planning.assess import Assessment, assess, expected_latencies, unanalysed
 from socsched.planning.clock import THOROUGH, count
 from socsched.planning.deployment import CAPACITY, Deployment, capacity, deploy, footprint, outlined, placed
 from socsched.planning.execution import slowest_lane
@@ -251,16 +252,34 @@ class Candidate:
 
 def judge(workload: Workload, mapping: Mapping[str, Cost], thorough: bool = True) -> Candidate:
     """Deploy a mapping and check every requirement; Unconnectable if no engine can run a needed conversion."""
-    return assess_deployment(deploy(workload, mapping), thorough)
+    with deadline.lifted():
+        deployment = deploy(workload, mapping)
+    return assess_deployment(deployment, thorough)
 
 
 def assess_deployment(deployment: Deployment, thorough: bool = True) -> Candidate:
     """Check every requirement of a deployment."""
     count(THOROUGH if thorough else 1)
-    assessment = assess(deployment, thorough)
+    assessment = _assessed(deployment, thorough)
     deployment = replace(deployment, tasks=assessment.tasks)
     sums = balance(deployment)
     return Candidate(deployment, assessment, sums, tuple(violations(deployment, assessment, sums)))
+
+
+def _assessed(deployment: Deployment, thorough: bool) -> Assessment:
+    """Return the analysis of a deployment; a shorter one, or none, where the time that is left does not suffice."""
+    for steps in (True, False) if thorough else (False,):
+        try:
+            with deadline.within(_SHARE * deadline.left()):
+                return assess(deployment, steps)
+        except deadline.OutOfTime:
+            pass
+    with deadline.lifted():
+        return unanalysed(deployment)
+
+
+_SHARE = 0.4
+"""Of the time that is left to a search with a limit, what one analysis may take."""
 
 
 def objective_value(candidate: Candidate, objective: str) -> float:
@@ -410,11 +429,11 @@ def make_improvement_test(workload: Workload, goals: Sequence[str], thorough: bo
         known = Known()
         try:
             deployment = _worth_judging(workload, mapping, goals, best, known)
-        except Unconnectable:
+            if deployment is None:
+                return None
+            found = None if thorough else quick_score(deployment, goals, known)
+        except (Unconnectable, deadline.OutOfTime):
             return None
-        if deployment is None:
-            return None
-        found = None if thorough else quick_score(deployment, goals, known)
         if found is None:
             found = score(assess_deployment(deployment, thorough), goals)
         else:

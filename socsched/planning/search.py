@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from socsched.cost.cost import Cost
+from socsched.deadline import OutOfTime, kept, lifted, within
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform, PowerMode
@@ -32,7 +33,7 @@ from socsched.planning.cutting.pipelines import RequiredCuts, cut_unmappable
 from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
 from socsched.planning.feasibility.conflicts import ConflictSearch, conflict
 from socsched.planning.feasibility.energy_tradeoffs import refusals
-from socsched.planning.feasibility.infeasible_plan import no_engine, unmappable_stages, unplaceable
+from socsched.planning.feasibility.infeasible_plan import no_engine, unmappable_stages, unplaceable, without_tasks
 from socsched.planning.feasibility.lower_bounds import least_latencies
 from socsched.planning.feasibility.refutation import by_bounds, by_search, meet_requirements
 from socsched.planning.feasibility.remedies import find_helpful_move
@@ -40,7 +41,7 @@ from socsched.planning.mapping import neighbourhoods
 from socsched.planning.mapping.exact import prove
 from socsched.planning.mapping.local_search import Solution, given, mend, restart, solve
 from socsched.planning.mapping.program import SOLVERS, available, require
-from socsched.planning.plan import BOUND, Conflict, Necessity, Plan, Violation, gap
+from socsched.planning.plan import BOUND, Conflict, Necessity, Plan, SearchReport, Violation, gap
 from socsched.planning.plan_writer import SPENT, cut_off, write_plan
 from socsched.planning.uncertainty import uncertainty
 from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Workload, loads_of
@@ -86,6 +87,8 @@ MOVES = 8
 """Mappings that a search may try for each stage of a pipeline of more than `FEW`."""
 MORE = 4
 """Times as much work as stated that searches of a pipeline of more than `FEW` stages may take, in proportion."""
+ENDING = 0.94
+"""Of a time limit, the share after which what goes on ends where it is; the rest is for writing the plan."""
 SEARCHING = 0.9
 """Of a time limit, the share after which nothing new is tried: what goes on then ends within the rest."""
 ROUNDS, MANY_ROUNDS = 8, 24
@@ -326,7 +329,12 @@ def every_mode(request: SearchRequest, found: Found) -> Found:
         if restarting and any(solution.candidate.verdict == "feasible" for solution in solutions):
             break  # a wider search ends with the first mode in which it finds a plan
         clock = request.clock.part(share / (1 if restarting else len(usable) - number))
-        solution = _in_mode(request, graph, mode, required, clock)
+        try:
+            solution = _in_mode(request, graph, mode, required, clock)
+        except OutOfTime:
+            if not solutions:
+                raise
+            break
         if required.floors:
             floors, notes = {**solution.floors, **required.floors}, {**solution.notes, **required.notes}
             solution = replace(solution, floors=floors, notes=notes)
@@ -358,7 +366,18 @@ def _in_mode(
     if many and (simulated or solution.candidate.verdict != "feasible"):  # estimates alone mislead many moves
         enough = 0.0 if request.solver == "restarts" else -1.0
         share, most = (NEAR * STEP, round(len(graph.order) * STEP)) if request.start else (NEAR, len(graph.order))
-        solution = neighbourhoods.search(solution, workload, goals, request.budget, clock.part(share), enough, most)
+        mine, first = clock.part(share), solution
+        solution = kept(
+            first, lambda: neighbourhoods.search(first, workload, goals, request.budget, mine, enough, most)
+        )
+    return kept(solution, lambda: _further(request, solution, workload, required, clock, many))
+
+
+def _further(
+    request: SearchRequest, solution: Solution, workload: Workload, required: RequiredCuts, clock: Clock, many: bool
+) -> Solution:
+    """Return a solution with networks cut, proved, or met by more searches, as the request asks for."""
+    goals, proving, mode, costs = request.goals, request.proving, workload.model.mode, request.costs
     cutter = None
     if request.cuts:
         cutter = cutter_of(required.pipeline, workload, goals, costs.divided(mode), clock, costs.apart)
@@ -480,21 +499,27 @@ def _strategies(request: SearchRequest) -> tuple[Draft, tuple[str, ...]]:
     """Return the plan of one pass through the strategies, and the names of the searches tried."""
     found = Found(request.pipeline, tried=(request.attempts[0].name,))
     for strategy in STRATEGIES:
-        found = strategy(request, found)
+        try:
+            found = strategy(request, found)
+        except OutOfTime:
+            if found.best is None:
+                raise
+            break
         if found.draft is not None:
             return found.draft, found.tried
     assert found.best is not None
     if "energy" in request.goals and (request.explain or found.feasible):
-        notes = _joined(found.best.notes, refusals(found.best.candidate))
-        found = replace(found, best=replace(found.best, notes=notes))
-    if request.explain:
-        return _explained(request, found), found.tried
-    return Draft(_written(request, found), found.best, request.goals[0]), found.tried
+        best = found.best
+        notes = _joined(best.notes, kept([], lambda: list(refusals(best.candidate))))
+        found = replace(found, best=replace(best, notes=notes))
+    explained = kept(None, lambda: _explained(request, found)) if request.explain else None
+    return explained or Draft(_written(request, found), found.best, request.goals[0]), found.tried
 
 
 def _written(request: SearchRequest, found: Found) -> Plan:
     assert found.best is not None
-    return write_plan(found.best, found.solutions, request.goals, None, found.pipeline)
+    with lifted():
+        return write_plan(found.best, found.solutions, request.goals, None, found.pipeline)
 
 
 def _joined(notes: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -592,11 +617,30 @@ def search(request: SearchRequest) -> Plan:
     stages = len(request.pipeline.stages)
     budget = request.budget if stages <= FEW else max(request.budget, MOVES * stages)
     request = replace(request, clock=Clock.of(None, limit), budget=budget)
-    result = _widened(request)
-    plan = result.plan
-    if request.explain and plan.tasks:  # the uncertainty has a budget of its own
-        plan = replace(plan, uncertainty=result.draft.finished(request.clock.next(_explaining(request))).uncertainty)
-    return without_contradictions(_undecided(cut_off(plan, request.clock), request, result.tried))
+    with within(request.time_limit * ENDING if request.time_limit else math.inf):
+        try:
+            plan = _with_doubts(request, result := _widened(request))
+            tried = result.tried
+        except OutOfTime:
+            plan, tried = _unmapped(request), (request.attempts[0].name,)
+    return without_contradictions(_undecided(cut_off(plan, request.clock), request, tried))
+
+
+def _with_doubts(request: SearchRequest, result: _Result) -> Plan:
+    """Return the plan with its uncertainty, which has a budget of its own, if the request asks for it."""
+    if not request.explain or not result.plan.tasks:
+        return result.plan
+    clock = request.clock.next(_explaining(request))
+    finished = kept(result.draft.plan, lambda: result.draft.finished(clock))
+    return replace(result.plan, uncertainty=finished.uncertainty)
+
+
+def _unmapped(request: SearchRequest) -> Plan:
+    """Return the plan without tasks of a search whose time was over before it had a first mapping."""
+    mode = next((mode for mode in request.modes if mode.default), request.modes[0])
+    graph, late = task_graph(request.pipeline), "a first mapping of all stages"
+    workload = Workload(graph, request.costs.model(mode), request.policy)
+    return without_tasks(workload, request.goals, SearchReport(status=f"no time for {late}"))
 
 
 def _widened(request: SearchRequest) -> _Result:
@@ -615,14 +659,23 @@ def _widened(request: SearchRequest) -> _Result:
     budgets = [budget * min(max(stages // FEW, 1) * 2, MORE) if stages > FEW else budget for budget in budgets]
     quick, results = replace(request, explain=False), list[_Result]()
     for budget in budgets[:-1]:
-        results.append(_searched(replace(quick, clock=request.clock.afresh(budget))))
+        try:
+            results.append(_searched(replace(quick, clock=request.clock.afresh(budget))))
+        except OutOfTime:
+            if not results:
+                raise
+            return _best(results)
         complete, verdict = not request.clock.spent, results[-1].plan.verdict
         if request.clock.cut_off or (complete and verdict == "feasible"):
             return _best(results)
         if complete or verdict == "infeasible":
             break
     explained = quick if any(result.plan.verdict == "feasible" for result in results) else request
-    results.append(_searched(replace(explained, clock=request.clock.afresh(budgets[-1]))))
+    try:
+        results.append(_searched(replace(explained, clock=request.clock.afresh(budgets[-1]))))
+    except OutOfTime:
+        if not results:
+            raise
     return _best(results)
 
 
@@ -695,7 +748,10 @@ def refine(
         tried, observed = [_places(plan)], _observed(plan, means)
         fixed, anchor, evaluated = False, observed, plan.solver.evaluated or 0
         while rounds < (MANY_ROUNDS if observed.loads else ROUNDS) and not clock.over():
-            other = again(observed, best)
+            try:
+                other = again(observed, best)
+            except OutOfTime:
+                break
             evaluated += other.solver.evaluated or 0
             if _places(other) in tried or other.verdict != "feasible":
                 fixed = True

@@ -10,6 +10,7 @@ from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.conversion import Hop, conversion_cost, converter, matching, visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
+from socsched.deadline import check
 from socsched.descriptor.platform import Engine, EngineMode, Figure, WeightsMemory, contention_of, dynamic_power
 from socsched.errors import UsageError
 from socsched.graph.operators import tensor_bytes
@@ -297,6 +298,7 @@ class Workload:
 
     def once(self, of: object, detail: Hashable, make: Callable[[], Task]) -> Task:
         """Return the task made of an object, a cost or another task, and some detail; each is made only once."""
+        check()
         key = (id(of), detail)  # the object is kept, so that no other can have its identity
         if key not in self._made:
             if len(self._made) > MOST_MADE:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from socsched.deadline import check
 from socsched.schedulability.native_demand import LARGEST, Demand
 from socsched.schedulability.native_responses import Busy
 from socsched.schedulability.published.earliest_deadline_first import (
@@ -89,6 +90,7 @@ def test(system: System, deadlines: Deadlines) -> Overload | None:
         return None
     jitter = {name: a.jitter for name, a in latest_activations(system, deadlines).items()}
     for group in system.groups:
+        check()
         if group[0].name not in system.hopeless:
             found = _test_group(group, deadlines, jitter)
             if found is not None:
@@ -123,6 +125,7 @@ def _demand_task(task: RtTask, deadlines: Deadlines, jitter: Mapping[str, int], 
 def _test_gangs(group: Sequence[RtTask], deadlines: Deadlines, jitter: Mapping[str, int]) -> Overload | None:
     plain = {task.name: _demand_task(task, deadlines, jitter, 0) for task in group}
     for task in group:
+        check()
         sharing = [plain[t.name] for t in group if t is not task and t.lanes & task.lanes]
         window = max(plain[task.name].window, 0)
         events = 2 * sum(
@@ -284,6 +287,7 @@ class _Step:
         tasks = self.system.tasks
         found: dict[str, int] = {}
         for number, group in enumerate(self.groups):
+            check()
             jitter = tuple(latest_ns(task, tasks, finish) for task in group)
             if number not in self.done or self.done[number][0] != jitter:
                 self.done[number] = jitter, self._answers(group, jitter)
@@ -332,6 +336,7 @@ class _Step:
         for number, group in enumerate(self.groups):
             resource = replace(self._resource(group, self.done[number][0], False), answers=self.done[number][1])
             for place, task in enumerate(group):
+                check()
                 at, mine = activation(task, self.system.tasks, finish), self.own[task.name]
                 if mine.bounded and mine.value <= (resource.answers[place][0] or 0):
                     terms: Terms = (("wcet", task.wcet), (ALLOWED, mine.value - at.jitter - task.wcet))

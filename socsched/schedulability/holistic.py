@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from socsched.deadline import check
 from socsched.schedulability import native_responses, response_times
 from socsched.schedulability.tasks import (
     Response,
@@ -77,6 +78,7 @@ def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, frozenset[str]], h
         jitter = {name: latest[name].jitter for name in order}
         answers = dict(hopeless)
         for name in (n for n in order if n not in endless):
+            check()
             terms = _terms(tasks[name], groups[name], apart[name], jitter, finish, known[name])
             at, each = latest[name], known[name]
             answers[name] = Response(each.value, each.bounded, (*at.terms, *terms), at.via)
@@ -86,6 +88,7 @@ def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, frozenset[str]], h
         latest = {name: activation(tasks[name], tasks, finish) for name in order}
         jitter = {name: latest[name].jitter for name in order}
         for name in (n for n in order if n not in endless):
+            check()
             value, bounded, terms = _respond(tasks[name], groups[name], apart[name], jitter, finish, horizon)
             answers[name] = Response(value, bounded, (*latest[name].terms, *terms), latest[name].via)
         # An abandoned response counts as the horizon, so that tasks that do not depend on it still get a bound.
@@ -109,6 +112,7 @@ def _endless(
     for name, task in tasks.items():
         if id(groups[name]) in light:
             continue
+        check()
         gang = not single_resource(groups[name]) and task.preemption != "full"
         rivals = [
             t
@@ -133,6 +137,7 @@ def _rough(
     """Return a rough response of tasks without a bound, from their load per period: not a bound, only for reports."""
     result = {}
     for name in names:
+        check()
         task, at = tasks[name], activation(tasks[name], tasks, finish)
         rivals = [t for t in groups[name] if t.lanes & task.lanes and t.priority < task.priority]
         jitter = {t.name: activation(t, tasks, finish).jitter for t in rivals}
@@ -314,6 +319,7 @@ def _lowest_first(
     while left:
         chosen, least = left[0], float("inf")
         for task in left:
+            check()
             level = [
                 *(replace(other, priority=0) for other in left if other is not task),
                 replace(task, priority=1),

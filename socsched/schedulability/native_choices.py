@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from socsched.schedulability import native_demand, native_responses
-from socsched.schedulability.native_windows import ROOM, as_tables, library
+from socsched.schedulability.native_windows import ROOM, as_tables, call, library
 from socsched.schedulability.tasks import RtTask, families, relatives, topological
 
 _COLUMNS = (
@@ -112,8 +112,7 @@ def choose(
 
     `budgets`: of the requirements (ns); `steps`: of each bisection; `movable`: no job is dropped at its local deadline.
     """
-    found = library()
-    if found is None:
+    if library() is None:
         return None
     columns, numbers = _tables(shape, rows)
     if not _fits(columns, rows, max(numbers["every_lane"], 1)):
@@ -139,7 +138,7 @@ def choose(
     tables.demand, tables.responses = ctypes.addressof(demand), ctypes.addressof(responses)
     tables.horizon = ctypes.addressof(responses) + native_responses.Tables.horizon.offset
     tables.load = load.buffer_info()[0]
-    kind = found.socsched_choose(ctypes.byref(tables), policy == "edf")
+    kind = call("socsched_choose", ctypes.byref(tables), policy == "edf")
     if kind < 0:
         raise MemoryError
     return Choice(kind, columns["result"], columns["bounds"], columns["chosen"]) if kind <= WINDOWS else None

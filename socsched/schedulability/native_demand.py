@@ -6,7 +6,7 @@ import ctypes
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 
-from socsched.schedulability.native_windows import ROOM, as_tables, library, system_columns
+from socsched.schedulability.native_windows import ROOM, as_tables, call, library, system_columns
 from socsched.schedulability.tasks import RtTask, single_resource
 
 COLUMNS = (
@@ -67,7 +67,7 @@ class Demand:
         base, chosen = self._columns["base"], self._columns["names"]
         for name, place in self._number.items():
             base[place], chosen[place] = deadlines[name], name in names
-        found = float(library().socsched_factor(ctypes.byref(self._tables), steps))
+        found = float(call("socsched_factor", ctypes.byref(self._tables), steps))
         if found < 0:
             raise MemoryError
         return found

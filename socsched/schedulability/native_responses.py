@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from socsched.schedulability.native_windows import NONE, ROOM, as_tables, library, system_columns
+from socsched.schedulability.native_windows import NONE, ROOM, as_tables, call, library, system_columns
 from socsched.schedulability.tasks import RtTask
 
 COLUMNS = (
@@ -51,8 +51,7 @@ def holistic_answers(
     horizon: int,
 ) -> dict[str, Answer] | None:
     """Return the answers under finish times that no longer grow, which `finish` then has; None where Python must."""
-    found = library()
-    if found is None or not _fits(tasks.values(), horizon, finish):
+    if library() is None or not _fits(tasks.values(), horizon, finish):
         return None
     number = {name: place for place, name in enumerate(tasks)}
     parts = list({id(group): group for group in groups.values()}.values())
@@ -79,7 +78,7 @@ def holistic_answers(
     }
     numbers = {"tasks": len(rows), "words": words, "sets": sets, "horizon": horizon}
     tables = as_tables(Tables, columns, numbers)
-    if found.socsched_holistic(ctypes.byref(tables)):
+    if call("socsched_holistic", ctypes.byref(tables)):
         raise MemoryError
     finish.update(zip(tasks, columns["finish"], strict=False))
     each = zip(*(columns[name] for name in ("value", "bounded", "way", "frame", "window")), strict=True)
@@ -122,15 +121,15 @@ def edf_answers(
     `rows`: WCET, period, deadline, jitter, and longest segment (ns); `whole`: jobs are not preempted.  A response is
     None where there are more than `work` arrivals times tasks to examine.
     """
-    found, count = library(), len(rows)
+    count = len(rows)
     used = sum(wcet / period for wcet, period, *_ in rows)
     begun = sum(wcet * (2 + jitter / period) + segment for wcet, period, _, jitter, segment in rows)
     longest = begun / max(1 - used, 1e-9) + max((abs(value) for row in rows for value in row), default=0)
-    if found is None or 8 * longest * (1 + used) + 8 * begun >= ROOM:  # no busy period is longer
+    if library() is None or 8 * longest * (1 + used) + 8 * begun >= ROOM:  # no busy period is longer
         return None
     given = array("q", [value for row in rows for value in row])
     values, busy = array("q", [0]) * count, array("q", [0]) * (4 * count)
     where = [column.buffer_info()[0] for column in (given, values, busy)]
-    if found.socsched_edf(where[0], count, whole, work, steps, where[1], where[2]):
+    if call("socsched_edf", where[0], count, whole, work, steps, where[1], where[2]):
         raise MemoryError
     return [(None if values[n] == NONE else values[n], Busy(*busy[4 * n : 4 * n + 4])) for n in range(count)]

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from socsched import deadline
 from socsched.progress import notice
 from socsched.schedulability.tasks import RtTask, single_resource, topological
 
@@ -71,8 +72,19 @@ def library() -> Any:
     found.socsched_since.restype = numbers
     found.socsched_factor.argtypes = [ctypes.c_void_p, numbers]
     found.socsched_factor.restype = ctypes.c_double
+    found.socsched_limit.argtypes, found.socsched_limit.restype = [ctypes.c_double], None
     found.socsched_edf.argtypes = [ctypes.c_void_p, numbers, ctypes.c_int, numbers, numbers, *[ctypes.c_void_p] * 2]
     return found
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """Return the answer of a function of the library; OutOfTime where the deadline of this thread ended it."""
+    compiled = library()
+    compiled.socsched_limit(deadline.left())
+    answer = getattr(compiled, name)(*arguments)
+    if compiled.socsched_left():
+        raise deadline.OutOfTime
+    return answer
 
 
 def _build(folder: File) -> None:
@@ -201,7 +213,7 @@ class Windows:
         for name, value in most.items():
             columns["most"][place[name]] = value
             columns["finish"][place[name]] = least[name]
-        confirmed = library().socsched_tighten(ctypes.byref(self._tables))
+        confirmed = call("socsched_tighten", ctypes.byref(self._tables))
         if confirmed < 0:
             raise MemoryError
         values, best = columns["value"], columns["best"]
@@ -215,7 +227,7 @@ class Windows:
         """Return the longest window of a path from the arrival at its source (ns), None from `limit` on."""
         columns = self._columns
         columns["finish"][:] = array("q", [finish.get(name, NONE) for name in self._names])
-        found = library().socsched_since(ctypes.byref(self._tables), self._place[path], limit)
+        found = call("socsched_since", ctypes.byref(self._tables), self._place[path], limit)
         return None if found == NONE else int(found)
 
 

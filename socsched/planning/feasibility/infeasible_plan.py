@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from socsched.cost.model import CostModel, WorkOf
 from socsched.descriptor.catalog import input_hashes
@@ -85,37 +85,35 @@ def unplaceable(
     It is infeasible if `necessities` show that rules refuse a stage, in every mode; undecided if cutting may help, or a
     limit of this machine is in the way.
     """
-    workload = Workload.of(graph, model, policy)
-    cap = model.mode.cap_mw
     found = tuple(
         Violation(f"an engine for stage {name}", 1, 0, 1, "engines", ((name, 1),), tuple(_levers(name, graph, model)))
         for name in unmappable_stages(graph, model)
     )
+    stages = ", ".join(name for one in necessities for name, _ in one.terms)
+    proof = Proof(BOUND, f"no engine can run {stages}", necessities) if necessities else None
+    report = SearchReport(status="no engine for some stages", proof=proof)
+    return replace(without_tasks(Workload.of(graph, model, policy), goals, report), violations=found)
+
+
+def without_tasks(workload: Workload, goals: Sequence[Objective], report: SearchReport) -> Plan:
+    """Return a plan without tasks, whose `report` says why; it is infeasible if that has a proof, else undecided."""
+    model, graph = workload.model, workload.graph
+    cap = model.mode.cap_mw
     return Plan(
         platform=model.platform.name,
         mode=model.mode.name,
         pipeline=graph.pipeline.name,
-        verdict="infeasible" if necessities else "undecided",
-        policy=policy,
+        verdict="infeasible" if report.proof else "undecided",
+        policy=workload.policy,
         engines=workload.engines(),
         sensors=workload.sensors(),
         tasks=(),
         transitions=(),
         chains=(),
-        violations=found,
+        violations=(),
         power=Power(0, round(cap.value) if cap else None),
         bandwidth=Bandwidth(0.0, round(model.dram / 1e9, 6)),
-        solver=SearchReport(
-            name="none",
-            status="no engine for some stages",
-            objective=tuple(goals),
-            evaluated=0,
-            proof=Proof(
-                BOUND, f"no engine can run {', '.join(n for one in necessities for n, _ in one.terms)}", necessities
-            )
-            if necessities
-            else None,
-        ),
+        solver=replace(report, name="none", objective=tuple(goals), evaluated=0),
         inputs=input_hashes(model.platform, graph.pipeline),
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),

@@ -24,6 +24,7 @@ from socsched.planning.deployment import CAPACITY, capacity, least_weights, stag
 from socsched.planning.execution import degraded_segments, execution_times
 from socsched.planning.plan import Necessity, Theorem
 from socsched.planning.workload import Workload
+from socsched.schedulability.tasks import upstream
 
 _SECOND = 10**9
 _MICROWATTS = 1000
@@ -347,19 +348,15 @@ def path_terms(
 def _way(root: str, last: str, after: Mapping[str, Sequence[str]], times: Mapping[str, int]) -> Terms:
     """Return the longest path of triggers from a source or stage to the end of another, every stage at its fastest."""
     known: dict[str, tuple[int, str] | None] = {}
-
-    def length(name: str) -> tuple[int, str] | None:
-        if name not in known:
-            before = [(found[0], one) for one in after.get(name, ()) if (found := length(one)) is not None]
-            longest = (0, "") if name == root else max(before, key=lambda pair: pair[0], default=None)
-            known[name] = longest and (longest[0] + times.get(name, 0), longest[1])
-        return known[name]
-
+    for name in upstream(last, lambda one: () if one == root else after.get(one, ()), known):
+        before = [(way[0], one) for one in after.get(name, ()) if (way := known.get(one)) is not None]
+        longest = (0, "") if name == root else max(before, key=lambda pair: pair[0], default=None)
+        known[name] = longest and (longest[0] + times.get(name, 0), longest[1])
     found: list[tuple[str, int]] = []
-    while last and (step := length(last)) is not None:
-        found.insert(0, (f"{last}: {_AT_LEAST}", times.get(last, 0)))
+    while last and (step := known[last]) is not None:
+        found.append((f"{last}: {_AT_LEAST}", times.get(last, 0)))
         last = step[1]
-    return tuple(found)
+    return tuple(reversed(found))
 
 
 def _shift(graph: TaskGraph, head: str, source: str) -> Terms:

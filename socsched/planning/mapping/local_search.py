@@ -19,6 +19,7 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from socsched.cost.cost import Cost
+from socsched.deadline import check
 from socsched.errors import UsageError
 from socsched.planning.candidate import Beats, Candidate, Score, judge, make_improvement_test, score
 from socsched.planning.clock import NO_CLOCK, Clock
@@ -92,6 +93,7 @@ def initial_mapping(workload: Workload, frames: int = 2, limit: float = 1.0) -> 
     timeline, mapping, done = _Timeline(), dict[str, Cost](), dict[str, tuple[float, ...]]()
     horizon = frames * max(graph.period_ns.values())
     for name in _by_rank(workload, options):
+        check()
         tried = [_try(workload, timeline, mapping, done, cost, horizon, limit) for cost in options[name]]
         best = min(enumerate(tried), key=lambda pair: (pair[1].crowded, pair[1].finish, pair[0]))[1]
         mapping[name] = best.cost
@@ -119,6 +121,7 @@ def _by_rank(workload: Workload, options: Mapping[str, Sequence[Cost]]) -> list[
 
 
 def _mean_transfer(workload: Workload, producers: Sequence[Cost], consumers: Sequence[Cost]) -> float:
+    check()
     pairs = [(p, c) for p in producers for c in consumers]
     return sum(transfer_ns(workload, p, c) for p, c in pairs) / len(pairs)
 

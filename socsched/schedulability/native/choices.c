@@ -41,6 +41,8 @@ typedef struct {
 
 enum { MET = 0, OVER = 1, WINDOWS = 2, UNKNOWN = 3 };
 
+extern int socsched_late(void); /* late.c */
+
 static i64 least_of(i64 a, i64 b) { return a < b ? a : b; }
 static i64 most_of(i64 a, i64 b) { return a > b ? a : b; }
 
@@ -90,7 +92,7 @@ static void divide(State *s, i64 *deadlines) {
     deadlines[task] = 64 * t->period[task];
     s->behind[task] = -1;
   }
-  for (i64 need = 0; need < t->needs; need++) {
+  for (i64 need = 0; need < t->needs && !socsched_late(); need++) {
     i64 total = 0, budget = t->budget[need];
     for (i64 n = t->first_end[need]; n < t->first_end[need + 1]; n++)
       total += s->before[t->ends[n]], budget -= t->release_jitter[t->ends[n]];
@@ -139,7 +141,7 @@ static int is_endless(const State *s) {
   const Tables *t = s->t;
   for (i64 group = 0; group < t->groups; group++) {
     i64 begin = t->first_of_group[group], end = t->first_of_group[group + 1];
-    for (i64 n = begin; !t->single[group] && n < end; n++) {
+    for (i64 n = begin; !t->single[group] && n < end && !socsched_late(); n++) {
       i64 task = t->tasks_of_group[n];
       double used = 0;
       for (i64 m = begin; m < end; m++) {

@@ -9,6 +9,8 @@ typedef int64_t i64;
 
 #define NONE INT64_MIN
 
+extern int socsched_late(void); /* late.c */
+
 static i64 least_of(i64 a, i64 b) { return a < b ? a : b; }
 static i64 most_of(i64 a, i64 b) { return a > b ? a : b; }
 static i64 floor_div(i64 a, i64 b) { return a / b - (a % b < 0); }
@@ -24,7 +26,7 @@ static i64 busy_period(const Task *tasks, i64 count, i64 steps) {
   for (i64 n = 0; n < count; n++) first = most_of(first, tasks[n].segment);
   i64 length = first;
   for (i64 n = 0; n < count; n++) length += tasks[n].wcet;
-  for (i64 step = 0; step < steps; step++) {
+  for (i64 step = 0; step < steps && !socsched_late(); step++) {
     i64 longer = first;
     for (i64 n = 0; n < count; n++) longer += ceil_div(length + tasks[n].jitter, tasks[n].period) * tasks[n].wcet;
     if (longer == length) return length;
@@ -47,6 +49,7 @@ static Busy busy_of(const Task *tasks, i64 count, i64 mine, i64 arrival, int who
   i64 length = most_of(least, before.blocked == blocked ? before.length : 0);
   for (;;) {
     i64 longer = least;
+    if (socsched_late()) return (Busy){arrival, blocked, length, earlier};
     for (i64 n = 0; n < count; n++) {
       const Task *o = tasks + n;
       if (n == mine || o->deadline - o->jitter > due) continue;
@@ -72,7 +75,7 @@ int socsched_edf(const Task *tasks, i64 count, int whole, i64 work, i64 steps, i
   for (i64 n = 0; n < count; n++) most += (busy + room) / tasks[n].period + 2;
   instants = malloc(sizeof(i64) * most);
   if (!instants) return -1;
-  for (i64 mine = 0; mine < count; mine++) {
+  for (i64 mine = 0; mine < count && !socsched_late(); mine++) {
     const Task *task = tasks + mine;
     i64 found = 0, worst = -1;
     for (i64 n = 0; n < count; n++) {
@@ -83,7 +86,7 @@ int socsched_edf(const Task *tasks, i64 count, int whole, i64 work, i64 steps, i
     qsort(instants, found, sizeof(i64), by_value);
     Busy before = {0, 0, 0, 0};
     longest[mine] = before;
-    for (i64 n = 0; n < found; n++) {
+    for (i64 n = 0; n < found && !socsched_late(); n++) {
       if (n && instants[n] == instants[n - 1]) continue;
       if (task->wcet && busy - instants[n] <= worst) break;
       before = busy_of(tasks, count, mine, instants[n], whole, before);
@@ -145,13 +148,13 @@ static Answer preemptive(const Case *c, int way, i64 blocking) {
     i64 at = most_of(window, blocking + (frame + 1) * wcet), longer;
     for (;;) {
       longer = blocking + (frame + 1) * wcet + inside(c, way, at);
-      if (longer <= at || longer > t->horizon) break;
+      if (longer <= at || longer > t->horizon || socsched_late()) break;
       at = longer;
     }
     window = longer;
     i64 value = jitter + window - frame * period;
     if (value > worst.value) worst = (Answer){value, 1, way, frame, at};
-    if (window > t->horizon) return (Answer){value, 0, way, frame, at};
+    if (window > t->horizon || socsched_late()) return (Answer){value, 0, way, frame, at};
     if (window <= (frame + 1) * period - jitter) return worst;
   }
 }
@@ -159,7 +162,7 @@ static Answer preemptive(const Case *c, int way, i64 blocking) {
 static Answer until_start(const Case *c, i64 blocking) {
   const Tables *t = c->t;
   i64 task = c->task, wcet = t->wcet[task], period = t->period[task], limit = t->horizon, busy = blocking + wcet;
-  while (busy <= limit) {
+  while (busy <= limit && !socsched_late()) {
     i64 longer = blocking + ceil_div(busy + c->jitter[task], period) * wcet;
     for (i64 n = 0; n < c->n_rivals; n++) {
       i64 o = c->rivals[n];
@@ -171,7 +174,7 @@ static Answer until_start(const Case *c, i64 blocking) {
   }
   i64 frames = most_of(ceil_div(least_of(busy, limit) + c->jitter[task], period), 1), start = 0;
   Answer worst = {-1, 1, START, 0, 0};
-  for (i64 frame = 0; frame < frames; frame++) {
+  for (i64 frame = 0; frame < frames && !socsched_late(); frame++) {
     i64 before = frame * wcet, at = most_of(start, blocking + before), later;
     for (;;) {
       later = blocking + before;
@@ -179,7 +182,7 @@ static Answer until_start(const Case *c, i64 blocking) {
         i64 o = c->rivals[n];
         later += (floor_div(at + c->jitter[o], t->period[o]) + 1) * t->wcet[o];
       }
-      if (later <= at || later > limit) break;
+      if (later <= at || later > limit || socsched_late()) break;
       at = later;
     }
     start = later;
@@ -256,6 +259,7 @@ int socsched_holistic(const Tables *t) {
     }
     for (i64 task = 0; task < count; task++) {
       if (t->endless[task] || !dirty[t->group[task]]) continue;
+      if (socsched_late()) { failed = 1; break; }
       Answer found = respond(t, task, jitter, room, room + count + 1);
       t->value[task] = found.value, t->bounded[task] = found.bounded, t->way[task] = found.way;
       t->frame[task] = found.frame, t->window[task] = found.window;

@@ -77,6 +77,8 @@ typedef struct {
   int failed;
 } State;
 
+extern int socsched_late(void); /* late.c */
+
 static i64 least_of(i64 a, i64 b) { return a < b ? a : b; }
 static i64 most_of(i64 a, i64 b) { return a > b ? a : b; }
 /* Rounded down; most quotients are -1 or 0, which need no division. */
@@ -402,7 +404,7 @@ static i64 others(State *s, Window *w, i64 window, const i64 *blocking) {
 static i64 end_of(State *s, Window *w, i64 limit) {
   i64 window = w->alone;
   for (i64 step = 0; step < s->t->steps; step++) {
-    if (w->origin + window >= limit) return NONE;
+    if (w->origin + window >= limit || (s->failed |= socsched_late())) return NONE;
     i64 longer = w->alone + others(s, w, window, NULL);
     if (longer <= window) return w->origin + window;
     window = longer;
@@ -414,7 +416,7 @@ static i64 length_of(State *s, Window *w, i64 charged, i64 span, i64 limit, i64 
   i64 window = most_of(w->alone + charged, least), blocking[SETS];
   at_phase(w, span + w->later, joint_of(w), 0, blocking);
   for (i64 step = 0; step < s->t->steps; step++) {
-    if (window >= limit) return NONE;
+    if (window >= limit || (s->failed |= socsched_late())) return NONE;
     i64 longer = w->alone + charged + others(s, w, window, blocking);
     if (longer <= window) return window;
     window = longer;
@@ -733,7 +735,7 @@ static void longest(State *s, i64 task) {
   t->best[task] = -1;
   if (t->too_many[task]) return;
   i64 limit = t->most[task], most = NONE, best = -1;
-  for (i64 path = t->first_path[task]; path < t->first_path[task + 1]; path++) {
+  for (i64 path = t->first_path[task]; path < t->first_path[task + 1] && !s->failed; path++) {
     i64 window = window_of(s, path, 1, limit);
     if (t->source_jitter[path]) {
       i64 later = t->source_offset[path] + t->source_jitter[path] - t->offset[task];
@@ -770,7 +772,8 @@ static int least(State *s) {
 }
 
 /* Fills `value` and `best` with the longest window to each task below `most`, and the path (-1: none is below), under
-   the least finish times that are confirmed, else under `most`.  Returns 1 if they are, 0 if not, -1 without memory. */
+   the least finish times that are confirmed, else under `most`.  Returns 1 if they are, 0 if not, -1 without memory or
+   time. */
 static State *begin(const Tables *t) {
   State *s = calloc(1, sizeof(State));
   if (!s) return NULL;

@@ -1,0 +1,70 @@
+"""An instant after which long computations of a thread end where they are.
+
+Searches look at a clock between the mappings that they try (`planning.clock`).  One analysis of a thousand stages may
+take longer than all the time there is, so loops inside analyses ask here, and whoever called them goes on with what
+there is.  Without a limit nothing ends early: equal inputs give equal results.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class OutOfTime(Exception):
+    """A computation that the deadline ended; what it has so far is of no use."""
+
+
+class _Instant(threading.local):
+    until = math.inf
+
+
+_INSTANT = _Instant()
+
+
+def left() -> float:
+    """Return the time (s) left to this thread, infinite without a limit."""
+    return _INSTANT.until - time.monotonic() if _INSTANT.until < math.inf else math.inf
+
+
+def check() -> None:
+    """Raise OutOfTime where the deadline of this thread is past."""
+    if _INSTANT.until < math.inf and time.monotonic() >= _INSTANT.until:
+        raise OutOfTime
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Limit the block to so many seconds, and to what limits around it leave."""
+    with _limited(min(_INSTANT.until, time.monotonic() + seconds)):
+        yield
+
+
+@contextmanager
+def lifted() -> Iterator[None]:
+    """Run a short block to its end: one that writes down what there is when the time is over."""
+    with _limited(math.inf):
+        yield
+
+
+@contextmanager
+def _limited(until: float) -> Iterator[None]:
+    before, _INSTANT.until = _INSTANT.until, until
+    try:
+        yield
+    finally:
+        _INSTANT.until = before
+
+
+def kept(best: T, make: Callable[[], T]) -> T:
+    """Return what `make` returns, and `best` where the deadline ends it."""
+    try:
+        return make()
+    except OutOfTime:
+        return best

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from socsched.cost.cost import Cost
-from socsched.deadline import OutOfTime, kept, lifted, within
+from socsched.deadline import OutOfTime, check, kept, lifted, within
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform, PowerMode
@@ -87,8 +87,10 @@ MOVES = 8
 """Mappings that a search may try for each stage of a pipeline of more than `FEW`."""
 MORE = 4
 """Times as much work as stated that searches of a pipeline of more than `FEW` stages may take, in proportion."""
-ENDING = 0.94
-"""Of a time limit, the share after which what goes on ends where it is; the rest is for writing the plan."""
+LEAST_S = 4.5
+"""Time (s) that a search may take to its first plan, however short the limit: less is mostly no plan at all."""
+ENDING, WRITING = 0.94, 0.8e-3
+"""Of a time limit, the share after which what goes on ends where it is, and what writing a plan takes (s) a stage."""
 SEARCHING = 0.9
 """Of a time limit, the share after which nothing new is tried: what goes on then ends within the rest."""
 ROUNDS, MANY_ROUNDS = 8, 24
@@ -613,11 +615,12 @@ class _Result:
 
 def search(request: SearchRequest) -> Plan:
     """Return the best plan within the budget of a request, with its uncertainty if `explain` is set."""
-    limit = request.time_limit and SEARCHING * request.time_limit
-    stages = len(request.pipeline.stages)
+    stages, whole = len(request.pipeline.stages), request.time_limit or math.inf
+    ending = min(ENDING * whole, whole - WRITING * stages)
+    limit = None if math.isinf(whole) else min(SEARCHING * whole, ending)
     budget = request.budget if stages <= FEW else max(request.budget, MOVES * stages)
     request = replace(request, clock=Clock.of(None, limit), budget=budget)
-    with within(request.time_limit * ENDING if request.time_limit else math.inf):
+    with within(max(ending, LEAST_S)):
         try:
             plan = _with_doubts(request, result := _widened(request))
             tried = result.tried
@@ -631,8 +634,12 @@ def _with_doubts(request: SearchRequest, result: _Result) -> Plan:
     if not request.explain or not result.plan.tasks:
         return result.plan
     clock = request.clock.next(_explaining(request))
-    finished = kept(result.draft.plan, lambda: result.draft.finished(clock))
-    return replace(result.plan, uncertainty=finished.uncertainty)
+
+    def finished() -> Plan:
+        check()
+        return result.draft.finished(clock)
+
+    return replace(result.plan, uncertainty=kept(result.draft.plan, finished).uncertainty)
 
 
 def _unmapped(request: SearchRequest) -> Plan:

@@ -57,6 +57,8 @@ ARITHMETIC = 2.0
 """Operations a byte of tensors from which on a kernel is arithmetic."""
 SHORT = 5_000.0
 """Time (ns) below which a kernel's relative error does not matter."""
+RECURRENT = 0.7
+"""Relative error of a recurrent operator's time: its turns were not measured, only products and reads."""
 TERM = 0.01
 """Relative error that a term of a family's rates must save to be one."""
 FEWEST = 3
@@ -139,18 +141,19 @@ def beyond_cache(times: KernelTimes, moved: float, weights: float, threads: int)
     """
     longer, size = 0.0, math.log(max(moved + weights, 1.0))
     for family, amount in ((COPY, moved), (READ, weights)):
-        sizes, rates = _memory(times, family, threads)
+        sizes, rates, _ = _memory(times, family, threads)
         longer += float(amount * np.interp(size, sizes, rates)) if sizes else 0.0
     return longer
 
 
 @lru_cache(maxsize=64)
-def _memory(times: KernelTimes, family: str, threads: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the logarithms of sizes of copies or reads, and the time (ns) of a byte beyond that of the smallest."""
+def _memory(times: KernelTimes, family: str, threads: int) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+    """Return logarithms of sizes of copies or reads, times (ns) of a byte beyond the smallest's, and the latter."""
     rows = sorted(
         (one.moved, one.time_ns / one.moved) for one in times.kernels if (one.family, one.threads) == (family, threads)
     )
-    return tuple(math.log(size) for size, _ in rows), tuple(max(rate - rows[0][1], 0.0) for _, rate in rows)
+    base = rows[0][1] if rows else 0.0
+    return tuple(math.log(size) for size, _ in rows), tuple(max(rate - base, 0.0) for _, rate in rows), base
 
 
 def kernel_time(times: KernelTimes, op: Operator, threads: int) -> tuple[float, float]:
@@ -166,8 +169,25 @@ def kernel_time(times: KernelTimes, op: Operator, threads: int) -> tuple[float, 
     if op.attrs.get("merged"):
         other = moved / len(op.inputs) / 2 if len(op.inputs) > 1 else 0.0
         return MERGED.get(family(op), 0.0) * rates.op * ops + rates.moved * other, 1.0
+    if op.attrs.get("turns"):
+        return _in_turns(times, op, threads, rates)
     time = rates.call + rates.op * ops + rates.moved * moved + rates.weight * weights
     return time + beyond_cache(times, moved, weights, _known(times, threads)[-1]), rates.error
+
+
+def _in_turns(times: KernelTimes, op: Operator, threads: int, rates: Rates) -> tuple[float, float]:
+    """Return time and relative error of a recurrent operator: products in turn, each of which reads all weights.
+
+    A turn takes as long as its arithmetic or as the weights take from the cache that keeps them between turns. Copies
+    tell how long: reads are timed with an addition a word, which products do many at a time.
+    """
+    if not op.flops:  # another result of the same operator
+        return 0.0, 0.0
+    turns, weights = op.attrs["turns"], op.weight_bytes / op.attrs["directions"]
+    sizes, longer, base = _memory(times, COPY, _known(times, threads)[-1])
+    read = weights * (base + float(np.interp(math.log(max(weights, 1.0)), sizes, longer)) if sizes else rates.weight)
+    turn = max(rates.op * op.flops / turns, read)
+    return rates.call + turns * turn + rates.moved * (op.read_bytes + op.write_bytes), max(rates.error, RECURRENT)
 
 
 def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) -> Estimate | None:
@@ -209,7 +229,7 @@ def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[tupl
                 rates, moved = rates_of(times, name, threads), 2.0 * tensor_bytes(tensor)
                 longer = beyond_cache(times, moved, 0.0, _known(times, threads)[-1])
                 yield name, rates.call + rates.moved * moved + longer, rates.error
-            sizes, longer_rates = _memory(times, COPY, _known(times, threads)[-1])
+            sizes, longer_rates, _ = _memory(times, COPY, _known(times, threads)[-1])
             if sizes and (size := tensor_bytes(tensor)) > KEPT:
                 yield COPY, size * (longer_rates[-1] - float(np.interp(math.log(size), sizes, longer_rates))), OUTSIDE
 

@@ -104,8 +104,11 @@ def kind_of(op: Operator) -> str:
     """Return the kind an operator is charged as.
 
     A convolution with one group per channel is "depthwise"; a 3x3 one of stride 1 on an image of 32 or more 4x4 tiles
-    is "winograd", which needs fewer multiplications on engines that use it (the efficiency may then exceed 1).
+    is "winograd", which needs fewer multiplications on engines that use it (the efficiency may then exceed 1); a
+    recurrent layer is the products of its steps, "dense".
     """
+    if op.attrs.get("turns"):
+        return "dense"
     if op.kind != "conv2d":
         return op.kind
     attrs, groups = op.attrs, op.attrs.get("groups", 1)
@@ -130,7 +133,11 @@ def _roofs_ns(
     peak = units * mode.clock_hz * precision.ops_per_cycle.value
     compute = op.flops / (peak * reached.value)
     bandwidth = engine.bandwidth.value if engine.link else min(engine.bandwidth.value, dram)
-    return compute * 1e9, op.bytes / bandwidth * 1e9
+    # every step of a recurrent layer reads the weights again: whether a cache keeps them meanwhile is not known
+    again = (
+        op.weight_bytes * (op.attrs["turns"] / op.attrs["directions"] - 1) if op.attrs.get("turns") and op.flops else 0
+    )
+    return compute * 1e9, (op.bytes + again) / bandwidth * 1e9
 
 
 def crossing_bytes(work: StageWork, engine: Engine) -> int:

@@ -6,7 +6,7 @@ consist of.  A varying dimension is -1.  Shapes and attributes of results follow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, prod
 from typing import Any
 
@@ -227,6 +227,15 @@ def _typed(shape: Shape, dtype: str = "fp32") -> TensorType:
     return TensorType(shape, "fp32" if dtype == "fp16" else dtype, "NCHW" if len(shape) == 4 else "")
 
 
+def _turns(attrs: Mapping[str, Any], shapes: Sequence[Shape]) -> dict[str, float]:
+    """Return the number of products, one after another, of a recurrent operator: one a step and direction."""
+    if attrs["operator"] not in ("GRU", "LSTM", "RNN") or attrs["operands"][0] != 0:
+        return {}
+    step = 1 if attrs["attributes"].get("layout", 0) else 0
+    directions = 2 if attrs["attributes"].get("direction") in (b"bidirectional", "bidirectional") else 1
+    return {"turns": shapes[0][step] * directions, "directions": directions}
+
+
 class _Expansion:
     """`operations` in topological order; `name` and `type` of the result of every layer and of every network input."""
 
@@ -273,6 +282,10 @@ class _Expansion:
         if layer.op == "onnx":
             a = layer.attrs
             weights = tuple(layer.weights.values())
+            facts: dict[str, float] = {
+                "varies": int(a["varies"]),
+                **_turns(a, [self.type[name].shape for name in inputs]),
+            }
             self.emit(
                 layer,
                 "",
@@ -282,7 +295,7 @@ class _Expansion:
                 a["dtype"],
                 weights=weights,
                 whole=a["rule"],
-                attrs={"varies": int(a["varies"])},
+                attrs=facts,
             )
             return
         if layer.op == "constant":

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from socsched.cost import kernel_times
+from socsched.cost.roofline import roofs_ns
 from socsched.descriptor import host
+from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import OWN, Engine
+from socsched.graph.counting import operators
+from socsched.graph.expand import fuse_network
 from socsched.graph.operators import Operator, StageWork, TensorType
+from socsched.models.registry import get_model
 
 SIZES = ((1e6, 4e5, 1e4), (3e7, 1e6, 2e5), (1e8, 2e5, 4e6), (5e7, 8e6, 1e5), (2e8, 3e6, 2e6))
 
@@ -54,6 +63,61 @@ def test_kernels_that_no_rates_explain_widen_the_error() -> None:
         replace(one, time_ns=one.time_ns * (1.5 if number % 2 else 0.7)) for number, one in enumerate(noisy.kernels)
     )
     assert kernel_times.kernel_time(replace(noisy, kernels=scattered), operator(), 1)[1] > 0.3
+
+
+def recurrent(
+    folder: Path, steps: int, hidden: int, kind: str = "GRU", results: Sequence[str] = ("y",), **more: Any
+) -> list[Operator]:
+    """Return the operators of a file with a recurrent layer of 32 inputs."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    directions, rows = (2 if more else 1), {"GRU": 3, "LSTM": 4}[kind] * hidden
+    sizes = {"w": (directions, rows, 32), "r": (directions, rows, hidden)}
+    constants = [numpy_helper.from_array(np.ones(size, np.float32), name) for name, size in sizes.items()]
+    node = helper.make_node(kind, ["x", *sizes], list(results), hidden_size=hidden, **more)
+    shapes = {"y": [steps, directions, 1, hidden], "h": [directions, 1, hidden]}
+    made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shapes[name]) for name in results]
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [steps, 1, 32])]
+    graph = helper.make_graph([node], "net", given, made, constants)
+    path = folder / f"{kind}{steps}_{hidden}_{len(results)}_{directions}.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    network = get_model("onnx", {"file": path}).network
+    assert network is not None
+    return list(operators(fuse_network(network()), "fp32"))
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+@pytest.mark.parametrize("read", [1e-6, 0.02])
+def test_recurrent_layers_are_products_in_turns(tmp_path: Path, kind: str, read: float) -> None:
+    """Whether arithmetic takes longer or the weights: the price grows with steps and with products."""
+    products = [KernelTime("products", 1, ops, 0.0, ops / 50, 0.01 * ops) for ops in (1e6, 3e6, 1e7, 4e7)]
+    copies = [KernelTime("copy", 1, 0.0, size, 0.0, read * size) for size in (2.0**18, 2.0**20, 2.0**22)]
+    times = KernelTimes("onnxruntime", "1", "2026-01-02", "fp32", (*products, *copies))
+
+    def price(steps: int, hidden: int, **more: Any) -> float:
+        layers = recurrent(tmp_path, steps, hidden, kind, **more)
+        return float(sum(kernel_times.kernel_time(times, op, 1)[0] for op in layers))
+
+    one = price(50, 64)
+    (op,) = recurrent(tmp_path, 50, 64, kind)
+    assert one == pytest.approx(50 * max(0.01 * op.flops / 50, read * op.weight_bytes), rel=0.02)
+    assert price(100, 64) == pytest.approx(2 * one, rel=0.02)
+    assert price(50, 128) == pytest.approx(one * 128 * (128 + 32) / (64 * (64 + 32)), rel=0.02)
+    assert price(50, 64, direction="bidirectional") == pytest.approx(2 * one, rel=0.02)
+    assert price(50, 64, results=("y", "h")) == pytest.approx(one, rel=0.02), "its second result costs nothing"
+
+
+def test_recurrent_layers_without_measured_kernels_read_their_weights_in_every_step(tmp_path: Path) -> None:
+    orin = get_platform("jetson-agx-orin-64gb")
+    cpu, mode = orin.engine("cpu0"), orin.mode("MAXN")
+
+    def roofs(steps: int, hidden: int) -> tuple[float, float]:
+        (op,) = recurrent(tmp_path, steps, hidden)
+        return roofs_ns(op, cpu, mode.engines["cpu0"], cpu.precisions["fp32"], 1, 1e9)
+
+    assert roofs(100, 64) == pytest.approx([2 * time for time in roofs(50, 64)], rel=0.02)
+    (op,) = recurrent(tmp_path, 50, 64)
+    assert roofs(50, 64)[1] >= 50 * op.weight_bytes
 
 
 def test_a_family_without_kernels_is_known_badly() -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
+from typing import TypeGuard
 
 from socsched.cost.cost import TRANSFER_ERROR, Cost, Segment, weakest
-from socsched.cost.waves import BUSY, Kernel, Units
+from socsched.cost.waves import BUSY, LOADING, WARPS, Kernel, Units
 from socsched.descriptor.platform import Engine, EngineMode
 from socsched.graph.operators import DTYPE_BYTES, Operator, Pass, StageWork
 
@@ -23,9 +24,14 @@ ELEMENTS = 2048
 """Elements that a block of an element-wise kernel computes."""
 
 
+def tiled(one: Pass | Operator) -> TypeGuard[Pass]:
+    """Return whether a kernel is a product, whose blocks load tiles ahead."""
+    return isinstance(one, Pass) and bool(one.macs) and one.kind != "depthwise"
+
+
 def blocks_of(one: Pass | Operator, whole: int) -> int:
     """Return the blocks of a pass, or of an operator without one, as a library chooses them for `whole` units."""
-    if isinstance(one, Operator) or not one.macs or one.kind == "depthwise":
+    if not tiled(one):
         size = one.written if isinstance(one, Pass) else one.write_bytes // 2
         return max(ceil(size / ELEMENTS), 1)
     blocks = 1
@@ -71,8 +77,9 @@ def kernels_of(work: StageWork, engine: Engine, state: EngineMode, dram: float) 
         else:
             ops, moved = float(one.flops), one.bytes
         blocks = blocks_of(one, state.units)
-        kernel = Kernel(0.0, 0.0, blocks, moved)
-        part = on.wave(kernel, state.units) * BUSY * state.units / max(blocks, 1)  # whole waves: units that wait
+        busy = BUSY * (LOADING // WARPS if isinstance(one, Pass) and not tiled(one) else 1)
+        kernel = Kernel(0.0, 0.0, blocks, moved, busy)
+        part = on.wave(kernel, state.units) * busy * state.units / max(blocks, 1)  # whole waves: units that wait
         time = max(ops / (rate * reached.value) * 1e9 * max(part, 1.0), on.traffic_ns(kernel, state.units), 1.0)
         found.append(replace(kernel, time_ns=time))
     return found

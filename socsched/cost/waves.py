@@ -17,8 +17,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
+WARPS, LOADING = 8, 16
+"""Warps that keep a unit busy: where they load tiles ahead into its own memory, and where they wait for each load."""
 BUSY = 2
-"""Blocks that keep a unit busy: one waits for memory while the other computes."""
+"""Blocks of four of the former warps: one waits for memory while the other computes."""
+
+
+def busy_blocks(warps: int, resident: int, needed: int = WARPS) -> float:
+    """Return the blocks of so many warps that keep a unit busy: `needed` warps, or all that are `resident` at once."""
+    return max(min(needed / warps, resident), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +39,22 @@ class Kernel:
     fixed_ns: float
     blocks: int
     bytes: int
-    busy: int = BUSY
+    busy: float = BUSY
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
     """Work on other units of the engine: the bytes/s that it would draw if DRAM had no limit, on how many units.
 
-    `cache`: the bytes that all units cache together; `far`: the latency of DRAM over that of this cache.
+    `cache`: the bytes that all units cache together; `far`: the latency of DRAM over that of this cache; `launch_ns`:
+    what a kernel waits until the launches of the neighbour leave the queue that all units share.
     """
 
     wanted: float
     units: int
     cache: float
     far: float
+    launch_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +85,10 @@ class Units:
     def beside_ns(self, kernels: Sequence[Kernel], units: int, other: Neighbour) -> float:
         """Return the time (ns) by which a job of kernels on `units` takes longer beside a neighbour."""
         alone = sum(self.time_ns(one, units) for one in kernels)
-        evicted = min(min(other.wanted, self.memory) * alone * 1e-9 / other.cache, 1.0)
+        evicted = min(min(other.wanted, self.memory) * alone * 1e-9 / max(other.cache, 1.0), 1.0)
         fair = max(self.memory / (units + other.units), (self.memory - other.wanted) / units)  # max-min over units
         slower = 1 / (min(fair, self.port) * units) - 1 / (self.port * units)
         moved = sum(one.bytes for one in kernels)
         queue = max((other.wanted + moved / alone * 1e9) / self.memory, 1.0)
         waiting = sum(one.fixed_ns for one in kernels) * (other.far * queue - 1.0)
-        return evicted * (moved * slower * 1e9 + waiting)
+        return evicted * (moved * slower * 1e9 + waiting) + len(kernels) * other.launch_ns

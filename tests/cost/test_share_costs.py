@@ -60,6 +60,36 @@ def test_fewer_units_are_never_faster_nor_slower_than_one_after_the_other(
     assert times[0] <= kernel.fixed_ns + max(whole * least, on.traffic_ns(kernel, 1)) * (1 + 1e-9)
 
 
+@given(
+    st.lists(st.tuples(st.floats(2e3, 1e6), st.integers(1, 5000), st.integers(0, 1 << 26)), min_size=1, max_size=20),
+    st.integers(1, 66), st.floats(0, 3e13), st.floats(1, 4),
+)  # fmt: skip
+def test_a_neighbour_costs_no_less_the_more_it_wants_and_nothing_where_it_wants_nothing(
+    rows: list[tuple[float, int, int]], units: int, wanted: float, far: float
+) -> None:
+    """Nor does it take more from a job's bytes than a fair part of the memory leaves."""
+    on, kernels = waves.Units(132, 1e11, 4e12), [waves.Kernel(time, 1e3, blocks, size) for time, blocks, size in rows]
+    costs = [
+        on.beside_ns(kernels, units, waves.Neighbour(part * wanted, 132 - units, 5e7, far)) for part in (0, 0.3, 0.6, 1)
+    ]
+    assert costs[0] == 0
+    assert all(less <= more * (1 + 1e-9) + 1e-6 for less, more in itertools.pairwise(costs))
+    moved = sum(one.bytes for one in kernels)
+    queue = max(wanted / 4e12 + moved / 4e3 / len(kernels) / 2, 1.0)
+    assert costs[-1] <= moved * 132 / (4e12 * units) * 1e9 + 1e3 * len(kernels) * far * queue
+    queued = waves.Neighbour(0.0, 132 - units, 5e7, far, 700.0)
+    assert on.beside_ns(kernels, units, queued) == pytest.approx(700.0 * len(kernels))
+
+
+def test_blocks_that_keep_a_unit_busy_are_those_of_enough_warps_or_all_it_holds() -> None:
+    """One-warp blocks of a depthwise network are many at once; blocks with much shared memory are not."""
+    assert waves.busy_blocks(4, 16) == waves.BUSY
+    assert waves.busy_blocks(1, 32) == 8
+    assert waves.busy_blocks(1, 2) == 2
+    assert waves.busy_blocks(32, 2) == 1
+    assert waves.busy_blocks(4, 16, waves.LOADING) == 4
+
+
 def test_a_stage_without_kernels_takes_as_much_longer_as_it_has_fewer_units() -> None:
     """What is known by its time alone may use every unit."""
     orin = get_platform("jetson-agx-orin-64gb")

@@ -5,9 +5,9 @@
 
 Each network is one CUDA graph of our kernels (`executor.gpu_programs`), batch 1, fp16; shares are green contexts.
 Predicted times are those of `cost.waves` from each kernel's grid and its time on all SMs; the two constants (a kernel's
-latency, and the blocks that keep an SM busy) are fitted to the networks TRAIN alone; PointPillars and the other networks
+latency, and the warps that keep an SM busy) are fitted to the networks TRAIN alone; PointPillars and the other networks
 are held out.  Beside an aggressor a job takes longer as `cost.waves.beside_ns` says, from what the aggressor draws alone
-on its SMs and the latencies of cache and DRAM: no figure comes from a co-run.  Times of jobs are between events on the
+on its SMs, the latencies of cache and DRAM and the time of a launch: no figure comes from a co-run.  Times of jobs are between events on the
 device.
 """
 
@@ -19,13 +19,14 @@ import argparse
 import ctypes
 import json
 import lzma
+import math
 import re
 import statistics
 import struct
 import subprocess
 import sys
 import time
-from itertools import combinations, zip_longest
+from itertools import combinations, product, zip_longest
 from pathlib import Path
 
 CRITICAL = "pointpillars"
@@ -35,7 +36,10 @@ SIZES = (8, 16, 32, 48, 64, 96)
 DEADLINE = 1.6
 """Of the critical network, times what it takes alone on the whole GPU."""
 LATENCIES = (500.0, 1000.0, 1500.0, 2000.0, 2500.0, 3000.0, 4000.0)
-BUSY = (1, 2, 3, 4)
+WARPS, LOADING = (4, 6, 8, 10, 12, 16), (8, 16, 32, 64)
+"""Warps that may keep an SM busy: of kernels that load tiles into its shared memory, and of others."""
+SM_BLOCKS, SM_WARPS, SM_SHARED = 32, 64, 227 << 10
+"""What an SM of compute capability 9.0 holds at once (CUDA programming guide, table of compute capabilities)."""
 AGGRESSORS = """
 #include <cuda_fp16.h>
 #include <mma.h>
@@ -246,7 +250,7 @@ class Network(Job):
     def __init__(self, gpu, place, slot=None):
         self.name, document = place.name, json.loads((place / "program.json").read_text())
         self.constants = lzma.decompress((place / "constants.xz").read_bytes())
-        self.size, self.names = document["constants"], [one["kernel"] for one in document["launches"]]
+        self.size, self.facts = document["constants"], [facts(one) for one in document["launches"]]
         module = gpu.module(lzma.decompress((place / "code.cubin.xz").read_bytes()))
         self.memory = {"memory": gpu.alloc(document["memory"]), "results": gpu.alloc(document["results"])}
         self.memory["constants"] = slot if slot is not None else gpu.alloc(self.size)
@@ -280,6 +284,13 @@ def aggressors(gpu, folder):
     )
     small = launch(gpu.function(module, "small"), (64, 1, 1), (128, 1, 1), 0, [f32(out), ctypes.c_int32(128)])
     return {"compute": Job(gpu, [compute] * 4), "bandwidth": Job(gpu, [stream] * 4), "small": Job(gpu, [small] * 200)}
+
+
+def facts(one):
+    """Return a launch's blocks, the warps of each, how many an SM holds, whether they load tiles, and its bytes."""
+    warps = max(math.prod(one["block"]) // 32, 1)
+    resident = max(min(SM_BLOCKS, SM_WARPS // warps, SM_SHARED // (one["shared"] + 1024)), 1)
+    return math.prod(one["grid"]), warps, resident, one["shared"] > 0, shape(one["kernel"])
 
 
 def shape(name):
@@ -318,7 +329,7 @@ def alone(gpu, job, stream, runs=80):
 
 
 def kernels(gpu, net, stream, inner=10):
-    """Return (us, blocks) of each launch on all SMs, as a graph of `inner`; equal launches are timed once."""
+    """Return us of each launch, as a graph of `inner`; equal launches are timed once."""
     known, found = {}, []
     for one in net.launches:
         key = one[0].value, tuple(one[1]), tuple(one[2]), one[3]
@@ -332,7 +343,7 @@ def kernels(gpu, net, stream, inner=10):
                 gpu.sync(stream)
                 times.append(gpu.us(start, end) / inner)
             known[key] = statistics.median(times)
-        found.append((known[key], one[1][0] * one[1][1] * one[1][2]))
+        found.append(known[key])
     return found
 
 
@@ -409,33 +420,45 @@ def beside(gpu, graph, stream, period_us, loops, seconds, bounded=False):
 # -- predictions, by the cost model itself
 
 
-def predicted(found, latency_us, busy, units, whole):
-    from socsched.cost.waves import Kernel, Units
+def described(found, latency, tiling, loading):
+    """Return the kernels of (us, facts) of launches, with the constants chosen."""
+    from socsched.cost.waves import Kernel, busy_blocks
+
+    return [
+        Kernel(us * 1e3, min(latency, 0.9 * us * 1e3), blocks, moved, busy_blocks(warps, most, tiling if tiles else loading))
+        for us, blocks, warps, most, tiles, moved in found
+    ]  # fmt: skip
+
+
+def predicted(found, chosen, units, whole):
+    from socsched.cost.waves import Units
 
     on = Units(whole, 1e15, 1e15)
-    made = [Kernel(us * 1e3, min(latency_us, 0.9 * us * 1e3), blocks, 0, busy) for us, blocks in found]
+    made = described(found, *chosen)
     return sum(on.time_ns(one, units) for one in made) / sum(one.time_ns for one in made)
 
 
 def slower(found, chosen, own, rival, units, whole, alone_us):
-    """Return how many times as long a job takes beside a rival: the bytes/s that it wants, and its SMs."""
-    from socsched.cost.waves import Kernel, Neighbour, Units
+    """Return how many times as long a job takes beside a rival: bytes/s that it wants, its SMs, ns that launches wait for it."""
+    from socsched.cost.waves import Neighbour, Units
 
-    (latency, busy), (port, memory, cache, far) = chosen, own
-    made = [Kernel(us * 1e3, min(latency, 0.9 * us * 1e3), blocks, moved, busy) for us, blocks, moved in found]
-    return 1.0 + Units(whole, port, memory).beside_ns(made, units, Neighbour(*rival, cache, far)) / (alone_us * 1e3)
+    made, (port, memory, cache, far) = described(found, *chosen), own
+    wanted, sms, launch = rival
+    return 1.0 + Units(whole, port, memory).beside_ns(made, units, Neighbour(wanted, sms, cache, far, launch)) / (
+        alone_us * 1e3
+    )
 
 
 def fit(table, layers, whole):
-    """Return (latency ns, busy blocks) of least mean error on the shares of the networks TRAIN."""
+    """Return (latency ns, busy warps that load tiles, others) of least mean error on the shares of the networks TRAIN."""
 
     def off(choice):
         return statistics.fmean(
-            abs(predicted(layers[n], *choice, u, whole) * table[n][str(whole)]["p50"] / table[n][str(u)]["p50"] - 1)
+            abs(predicted(layers[n], choice, u, whole) * table[n][str(whole)]["p50"] / table[n][str(u)]["p50"] - 1)
             for n in TRAIN if n in table for u in SIZES
         )  # fmt: skip
 
-    return min(((latency, busy) for latency in LATENCIES for busy in BUSY), key=off)
+    return min(product(LATENCIES, WARPS, LOADING), key=off)
 
 
 def run(folder, seconds, out):
@@ -469,24 +492,26 @@ def _alone(gpu, folder, nets, result):
     table, layers, parts = {}, {}, {}
     for name, net in nets.items():
         table[name] = {str(gpu.sms): spread(alone(gpu, net, whole))}
-        layers[name] = kernels(gpu, net, whole)
-        parts[name] = {str(n): [us for us, _ in kernels(gpu, net, gpu.stream(_share(gpu, n)))] for n in (8, 32)}
+        layers[name] = [(us, *one) for us, one in zip(kernels(gpu, net, whole), net.facts)]
+        parts[name] = {str(n): kernels(gpu, net, gpu.stream(_share(gpu, n))) for n in (8, 32)}
         for units in SIZES:
             table[name][str(units)] = spread(alone(gpu, net, gpu.stream(_share(gpu, units))))
-    chosen = fit(table, layers, gpu.sms)
-    result |= {
-        "alone": table,
-        "layers": layers,
-        "parts": parts,
-        "fit": {"latency_ns": chosen[0], "busy": chosen[1], "networks": TRAIN},
-    }
-    print(f"a kernel's latency {chosen[0]:.0f} ns, {chosen[1]} blocks keep an SM busy, from {', '.join(TRAIN)}")
+    _compared(table, layers, gpu.sms, result)
+    result["parts"] = parts
+
+
+def _compared(table, layers, whole, result):
+    """Print networks alone on shares beside what is predicted, which `result` takes."""
+    chosen = fit(table, layers, whole)
+    result |= {"alone": table, "layers": layers, "fit": chosen}
+    print(f"a kernel's latency {chosen[0]:.0f} ns; {chosen[1]} warps keep an SM busy that load tiles, {chosen[2]} others; "
+          f"from {', '.join(TRAIN)}")  # fmt: skip
     print(f"{'network':16}{'whole us':>9}  " + "".join(f"{u:>22}" for u in SIZES) + "   (measured p50, p99, predicted)")
     errors = []
     for name, times in table.items():
-        row = f"{name:16}{times[str(gpu.sms)]['p50']:9.1f}  "
+        row = f"{name:16}{times[str(whole)]['p50']:9.1f}  "
         for units in SIZES:
-            guess = predicted(layers[name], *chosen, units, gpu.sms) * times[str(gpu.sms)]["p50"]
+            guess = predicted(layers[name], chosen, units, whole) * times[str(whole)]["p50"]
             times[str(units)]["predicted"] = guess
             row += f"{times[str(units)]['p50']:8.0f}{times[str(units)]['p99']:7.0f}{guess:7.0f}"
             if name not in TRAIN:
@@ -509,14 +534,22 @@ def _aggressors(gpu, folder, nets, result, seconds=2.0):
     memory = moved["bandwidth"] * 1e6 / statistics.median(alone(gpu, jobs["bandwidth"], whole, 10))
     wanted = {k: moved[k] * 1e6 / statistics.median(alone(gpu, jobs[k], eight, 10)) / 8 for k in jobs}  # by an SM
     port = wanted["bandwidth"]
+    apart = {k: statistics.median(alone(gpu, jobs[k], whole, 10)) * 1e3 / len(jobs[k].launches) for k in jobs}
+    waits = {k: min(apart.values()) ** 2 / apart[k] for k in jobs}  # a launch's time, when one is under way
     near, far, chase = latencies(gpu, folder, whole)
     cache = ctypes.c_int()
     gpu("cuDeviceGetAttribute", ctypes.byref(cache), 38, 0)
     own = port, memory, float(cache.value), far / near
-    found = [(us, blocks, shape(one)) for (us, blocks), one in zip(result["layers"][CRITICAL], nets[CRITICAL].names)]
-    result |= {"memory": memory, "port": port, "cache": cache.value, "latencies": [near, far], "bytes": found}
+    result |= {
+        "memory": memory,
+        "port": port,
+        "cache": cache.value,
+        "latencies": [near, far],
+        "wanted": wanted,
+        "waits": waits,
+    }
     print(
-        f"an SM draws {port / 1e9:.0f} GB/s, all {memory / 1e9:.0f}; a load takes {near:.0f} ns from the cache, {far:.0f} from DRAM"
+        f"an SM draws {port / 1e9:.0f} GB/s, all {memory / 1e9:.0f}; a load takes {near:.0f} ns from the cache, {far:.0f} from DRAM; a launch {waits['small']:.0f} ns"
     )
     for units in (8, 48, 96):
         stream, rest = gpu.stream(_share(gpu, units)), (units // gpu.least, gpu.count - units // gpu.least)
@@ -545,9 +578,10 @@ def _aggressors(gpu, folder, nets, result, seconds=2.0):
                 [Loop(gpu, [job.graph(other)], other, 3)],
                 seconds,
             )
-            rival = wanted[kind] * rest[1] * gpu.least, rest[1] * gpu.least
-            chosen = tuple(result["fit"][key] for key in ("latency_ns", "busy"))
-            factor = slower(found, chosen, own, rival, units, gpu.sms, base[str(units)]["predicted"])
+            rival = wanted[kind] * rest[1] * gpu.least, rest[1] * gpu.least, waits[kind]
+            factor = slower(
+                result["layers"][CRITICAL], result["fit"], own, rival, units, gpu.sms, base[str(units)]["predicted"]
+            )
             guess = base[str(units)]["predicted"] * factor
             rows[units] = {**spread(times), "rate": rate / full, "predicted": guess, "slower": factor}
             one, calm = rows[units], base[str(units)]["p99"]
@@ -594,10 +628,9 @@ def _pipeline(gpu, folder, nets, result, seconds=2.0):
     camera_us = base[CAMERA][str(gpu.sms)]["p50"]
     period = 8 * camera_us * 1.6
     critical = DEADLINE * base[CRITICAL][str(gpu.sms)]["p50"]
-    chosen = tuple(result["fit"][key] for key in ("latency_ns", "busy"))
     fits = []
     for units in SIZES:
-        camera = predicted(result["layers"][CAMERA], *chosen, gpu.count * gpu.least - units, gpu.sms) * camera_us
+        camera = predicted(result["layers"][CAMERA], result["fit"], gpu.count * gpu.least - units, gpu.sms) * camera_us
         if base[CRITICAL][str(units)]["predicted"] <= critical and 8 * camera <= period:
             fits.append(units)
     chosen = f"shares {fits[0]}" if fits else "priority"

@@ -184,8 +184,12 @@ def _in_turns(times: KernelTimes, op: Operator, threads: int, rates: Rates) -> t
     if not op.flops:  # another result of the same operator
         return 0.0, 0.0
     turns, weights = op.attrs["turns"], op.weight_bytes / op.attrs["directions"]
-    sizes, longer, base = _memory(times, COPY, _known(times, threads)[-1])
-    read = weights * (base + float(np.interp(math.log(max(weights, 1.0)), sizes, longer)) if sizes else rates.weight)
+    reads = [
+        base + float(np.interp(math.log(max(weights, 1.0)), sizes, longer))
+        for sizes, longer, base in (_memory(times, COPY, count) for count in (1, _known(times, threads)[-1]))
+        if sizes
+    ]
+    read = weights * min(reads, default=rates.weight)  # threads do not share a turn that one of them computes sooner
     turn = max(rates.op * op.flops / turns, read)
     return rates.call + turns * turn + rates.moved * (op.read_bytes + op.write_bytes), max(rates.error, RECURRENT)
 

@@ -24,7 +24,7 @@ class Conditions:
 
     `versions`: of the kernels and of ONNX Runtime; `chain_ns`: time of a fixed chain of additions, which follows the
     clock; `load`: load average; `share`: of the time that the measuring threads had a processor; `taken_s`: when it was
-    done (Unix time); `seconds`: how long it took.
+    done (Unix time); `seconds`: how long it took, compiled.
     """
 
     model: str

@@ -29,7 +29,7 @@ CLOCK = 0.08
 """Relative difference of the chain's time with which clocks count as others."""
 DISTURBED = 0.9
 """Share of their time that the threads of an undisturbed probe had a processor."""
-SECONDS = 1.6
+SECONDS = 0.9
 """Time for kernels of one runtime."""
 _CHAIN, _CHAIN_S = 200_000, 0.02
 _CACHED, _SIZES, _LARGEST = 1 << 18, (1 << 20, 1 << 22, 1 << 24), 1 << 26
@@ -72,13 +72,13 @@ def holds(probe: HostProbe) -> bool:
 
 def measure() -> HostProbe:
     """Return what this machine does now; MachineError without a C compiler."""
-    start = time.monotonic()
     cpus = sorted(os.sched_getaffinity(0))
     sets = [cpus[-count:] for count in dict.fromkeys((1, len(cpus)))]
     load = os.getloadavg()[0]
     _tell(0)
     own.prepare()
     _tell(1)
+    start = time.monotonic()
     kernels, share = own.time_networks(sets, SECONDS)
     date = time.strftime("%Y-%m-%d")
     memory = list(_memory(sets))

@@ -78,7 +78,8 @@ def _build(network: Network, folder: Path, key: str, target: Target, spec: Targe
 
 
 def prepare() -> None:
-    """Compile what the cache lacks."""
+    """Compile what the cache lacks, and load the compiler, so that neither happens while something is timed."""
+    block()
     for one in networks():
         with suppress(CompileError):
             compiled(one.network)

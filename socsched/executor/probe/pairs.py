@@ -9,7 +9,7 @@ from socsched.cost.kernel_times import nonnegative
 from socsched.executor.probe import own
 from socsched.executor.probe.calls import Calls, copy
 
-SLICE_S = 0.08
+SLICE_S = 0.05
 _SIZES = (1 << 18, 1 << 21, 1 << 26)
 """Bytes of copies: a core's cache holds the first, all cores' the second."""
 

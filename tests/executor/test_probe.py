@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +82,23 @@ def test_calls_end_at_a_limit_however_few_there_are(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(calls, "GRACE_S", 0.0)
     with pytest.raises(MachineError, match="too busy"):
         long.times(cpu, 0.0)
+
+
+def test_a_machine_too_busy_for_some_calls_is_measured_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = calls.Calls.times
+
+    def times(self: calls.Calls, cpus: Sequence[int], *more: Any, **options: Any) -> calls.Times:
+        if len(cpus) > 1 or self.names == ["socsched_chain"]:
+            raise MachineError("too busy")
+        return taken(self, cpus, *more, **options)
+
+    monkeypatch.setattr(calls.Calls, "times", times)
+    cpu = max(os.sched_getaffinity(0))
+    found = list(probe._memory([[cpu], [cpu, cpu]]))
+    assert {one.threads for one in found} == {1} and {one.family for one in found} == {"copy", "read"}
+    monkeypatch.setattr(probe, "_present", lambda: ("cpu", 2, "performance", {"tvm": "a"}))
+    old = replace(PROBE.conditions, taken_s=time.time() - 3600)
+    assert probe.holds(replace(PROBE, conditions=old)), "nobody can tell, and another would not be better"
 
 
 def test_what_is_kept_is_what_was_measured(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:

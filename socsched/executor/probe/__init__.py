@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from socsched.cache import alone, unusable
 from socsched.cost.kernel_times import COPY, READ
@@ -67,7 +68,10 @@ def holds(probe: HostProbe) -> bool:
         return False
     if was.share < DISTURBED and os.getloadavg()[0] < was.load / 2:
         return False
-    return age < SERVES_S or abs(_chain_ns() / was.chain_ns - 1) <= CLOCK
+    try:
+        return age < SERVES_S or abs(_chain_ns() / was.chain_ns - 1) <= CLOCK
+    except MachineError:  # too busy to tell, and to measure
+        return True
 
 
 def measure() -> HostProbe:
@@ -90,7 +94,12 @@ def measure() -> HostProbe:
     known = functions.time_functions()
     _tell(3)
     rates = [at.moved / at.time_ns * 1e9 for at in memory if at.family == COPY and at.moved == 2 * _LARGEST]
-    shared = pairs.contention(pairs.time_pairs(cpus[-2:]), max(rates)) if len(cpus) > 1 else {}
+    if not rates:
+        raise MachineError("the machine is too busy to time copies", "plan with --quick, or later")
+    shared: Mapping[str, float] = {}
+    if len(cpus) > 1:
+        with suppress(MachineError):  # a machine too busy for this one keeps the other figures
+            shared = pairs.contention(pairs.time_pairs(cpus[-2:]), max(rates))
     conditions = Conditions(*_present(), _chain_ns(), load, share, time.time(), time.monotonic() - start)
     return HostProbe(conditions, tuple(times), known, rates[0], max(rates), shared)
 
@@ -100,7 +109,10 @@ def _memory(cpus: Sequence[Sequence[int]]) -> Iterator[KernelTime]:
     for size in (_CACHED, *_SIZES, _LARGEST):
         for name, call, moved in ((COPY, calls.copy(size), 2.0 * size), (READ, calls.read(size), float(size))):
             for some in cpus:
-                times = call.times(some, 0.04, least=4, most=60)
+                try:
+                    times = call.times(some, 0.04, least=4, most=60)
+                except MachineError:  # too busy for this one: other sizes tell
+                    continue
                 low, spread, fine = (float(one[0]) for one in times[:3])
                 yield KernelTime(name, len(some), 0.0, moved, 0.0, low, spread, int(fine))
 

@@ -75,7 +75,7 @@ def test_a_neighbour_costs_no_less_the_more_it_wants_and_nothing_where_it_wants_
     assert costs[0] == 0
     assert all(less <= more * (1 + 1e-9) + 1e-6 for less, more in itertools.pairwise(costs))
     moved = sum(one.bytes for one in kernels)
-    queue = max(wanted / 4e12 + moved / 4e3 / len(kernels) / 2, 1.0)
+    queue = max(wanted / 4e12 + moved / 8e6 / len(kernels), 1.0)  # a job takes 2 us a kernel at least
     assert costs[-1] <= moved * 132 / (4e12 * units) * 1e9 + 1e3 * len(kernels) * far * queue
     queued = waves.Neighbour(0.0, 132 - units, 5e7, far, 700.0)
     assert on.beside_ns(kernels, units, queued) == pytest.approx(700.0 * len(kernels))

@@ -610,11 +610,14 @@ def _aggressors(gpu, folder, nets, result, seconds=2.0):
         deadline = DEADLINE * base[str(gpu.sms)]["p50"]
         fits = [u for u in SIZES if rows[u]["predicted"] <= deadline]
         kept = [u for u in SIZES if rows[u]["p99"] <= deadline]
-        if fits and kept:
-            plan, best = min(fits), max(kept, key=lambda u: rows[u]["rate"])
-            print(f"  {kind}: deadline {deadline:.0f} us, the plan's share {plan} SMs: p99 {rows[plan]['p99']:.0f}, "
+        if not fits:
+            print(f"  {kind}: no share is predicted to keep {deadline:.0f} us")
+        else:
+            plan, best = min(fits), max(kept or fits, key=lambda u: rows[u]["rate"])
+            late = "" if plan in kept else f", {rows[plan]['p99'] / deadline - 1:.1%} late"
+            print(f"  {kind}: deadline {deadline:.0f} us, the plan's share {plan} SMs: p99 {rows[plan]['p99']:.0f}{late}, "
                   f"{rows[plan]['p99'] / base[str(plan)]['p99']:.2f} of alone there; soft {rows[plan]['rate'] / rows[best]['rate']:.2f} "
-                  f"of the best share that keeps it ({best})")  # fmt: skip
+                  f"of the best share that {'keeps it' if kept else 'is predicted to'} ({best})")  # fmt: skip
         table[kind] = rows
     result["aggressors"] = table
 

@@ -6,6 +6,7 @@ Anything but a regular file (a terminal, a pipe, /dev/null) is written to direct
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
 import stat
@@ -153,16 +154,33 @@ def sources_digest() -> str:
     return total.hexdigest()
 
 
+class GzipWriter:
+    """A file in the gzip format as it is written: no time, no name, the same header from every version of Python."""
+
+    def __init__(self, target: IO[bytes], level: int) -> None:
+        """Write the header to `target`."""
+        self._target, self._packer = target, zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+        self._check, self._size = 0, 0
+        unknown_system = 255
+        target.write(struct.pack("<4sIBB", b"\x1f\x8b\x08\0", 0, 0, unknown_system))
+
+    def write(self, data: bytes) -> None:
+        """Append data to the content."""
+        self._check, self._size = zlib.crc32(data, self._check), self._size + len(data)
+        self._target.write(self._packer.compress(data))
+
+    def finish(self) -> None:
+        """Write what is left and the check of the content; the target stays open."""
+        self._target.write(self._packer.flush() + struct.pack("<II", self._check, self._size & 0xFFFFFFFF))
+
+
 def gzipped(data: bytes, level: int) -> bytes:
-    """Return data in the gzip format: no time, no name, and the same header from every version of Python."""
-    packer = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-    body = packer.compress(data) + packer.flush()
-    unknown_system = 255
-    return (
-        struct.pack("<4sIBB", b"\x1f\x8b\x08\0", 0, 0, unknown_system)
-        + body
-        + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
-    )
+    """Return data in the gzip format, as `GzipWriter` writes it."""
+    target = io.BytesIO()
+    writer = GzipWriter(target, level)
+    writer.write(data)
+    writer.finish()
+    return target.getvalue()
 
 
 def put_in_place(made: Path, folder: Path, first: str, stale: Iterable[str] = (), whole: str = "") -> None:

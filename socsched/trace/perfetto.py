@@ -12,11 +12,10 @@ Packets are in order of time; the typed events of GPUs follow (`perfetto_gpu`). 
 from __future__ import annotations
 
 from dataclasses import replace
-from gzip import GzipFile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from socsched.files import replacing
+from socsched.files import GzipWriter, replacing
 from socsched.planning.plan import Plan, PlannedEngine
 from socsched.trace.columns import CLOCK
 from socsched.trace.trace import Trace
@@ -98,9 +97,11 @@ def write_perfetto(trace: Trace, plan: Plan, path: str | Path, kind: str = "") -
     columns = complete_columns(trace, plan)
     tracks = tracks_of(columns, plan)
     events = Events(columns, plan, {track: PROCESS + 1 + number for number, track in enumerate(tracks)})
-    with replacing(path) as target, GzipFile("", "wb", _LEVEL, target, mtime=0) as file:
+    with replacing(path) as target:
+        file = GzipWriter(target, _LEVEL)
         file.write(descriptors(tracks, f"{plan.platform} ({plan.mode}), {kind or trace.kind}"))
         for data in events.blocks():
             file.write(data)
         for typed in gpu_events(columns, plan):
             file.write(typed)
+        file.finish()

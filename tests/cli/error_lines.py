@@ -78,6 +78,8 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("compile nothing -p host", "nothing"),
         ("compile pointpillars", "needs a platform"),
         ("compile pointpillars -p nowhere", "nowhere"),
+        (f"compile pointpillars -p {BOARD} --shape images=1xq", "expected sizes"),
+        (f"compile pointpillars -p {BOARD} --dim N", "expected NAME=SIZES"),
         ("compile pointpillars -p host --stage nose", "nose"),
         ("compile pointpillars -p host --engine tpu", "tpu"),
         ("compile pointpillars -p host --stage backbone --part x:y", "x"),
@@ -104,6 +106,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "plan": [
         (f"plan pointpillars -p {BOARD} --precision nonsense", "expected [STAGE=]auto"),
         (f"plan pointpillars -p {BOARD} --shape images=1xq", "expected sizes"),
+        (f"plan pointpillars -p {BOARD} --shares gpu=x", "neither auto nor ENGINE=GROUPS"),
         (f"plan pointpillars -p {BOARD} --dim N=2", "no network with the open dimension"),
         (f"plan pointpillars -p {BOARD} --deadline nothing=5ms", "nothing"),
         ("plan {root}/plan.json --export autoware --template {root}/missing.yaml -o {root}/x.yaml", "missing.yaml"),
@@ -180,6 +183,8 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("profile nothing -p host", "nothing"),
         ("profile pointpillars", "--platform"),
         ("profile pointpillars -p nowhere", "nowhere"),
+        ("profile pointpillars -p host --shape images=1xq", "expected sizes"),
+        ("profile pointpillars -p host --dim N", "expected NAME=SIZES"),
         ("profile pointpillars -p host --input {root}/missing", "missing"),
         ("profile pointpillars -p host --weights {root}/missing.npz", "missing.npz"),
         ("profile import", "FILE..."),
@@ -222,6 +227,8 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     ],
     "verify": [
         ("verify {root}/missing.onnx", "does not exist"),
+        ("verify {root}/missing.onnx --shape images=1x3", "does not exist"),
+        ("verify {root}/missing.onnx --dim N=2", "does not exist"),
         ("verify {root}/missing.onnx -p {root}/folder", "does not exist"),
         ("verify {root}/missing.onnx --inputs {root}/broken.npz", "does not exist"),
         ("verify {root}/missing.onnx --runtime nonsense", "does not exist"),
@@ -258,6 +265,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "guard": [
         (f"guard pointpillars -p {BOARD} --precision nonsense -o {{root}}/guarded", "expected [STAGE=]auto"),
         (f"guard pointpillars -p {BOARD} --shape images=1xq -o {{root}}/guarded", "expected sizes"),
+        (f"guard pointpillars -p {BOARD} --shares gpu=x -o {{root}}/guarded", "neither auto nor ENGINE=GROUPS"),
         (f"guard pointpillars -p {BOARD} --dim N -o {{root}}/guarded", "expected NAME=SIZES"),
         (
             f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --planner nothing",

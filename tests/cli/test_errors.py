@@ -228,7 +228,7 @@ WHERE_INTERRUPTED = {
     "fit": ("socsched.api.fitting.fit", "fit qcs8550"),
     "compile": ("socsched.executor.application.require_compilers", "compile {root}/plan.json"),
     "report": ("socsched.api.folders.render", "report {root}/good -o {root}/x.html"),
-    "why": ("socsched.api.folders.load", "why {root}/good"),
+    "why": ("socsched.api.folders.load_trace", "why {root}/good"),
     "compare": ("socsched.reporting.compare.load_result", "compare {root}/good {root}/good"),
     "verify": ("socsched.api.verification.verify", "verify {root}/missing.onnx"),
     "advise": ("socsched.api.advise.advise", f"advise pointpillars -p {BOARD}"),

@@ -65,7 +65,8 @@ def test_a_hit_does_not_import_the_compiler(tmp_path: Path, make_engine: Make) -
     folder = tmp_path / "program"
     folder.mkdir()
     (folder / "conftest_engine.py").write_text(
-        "import types\nengine = types.SimpleNamespace(target={'kind': 'llvm', 'host': True}, id='c', kind='cpu')\n"
+        "from dataclasses import replace\nfrom socsched.descriptor.catalog import get_platform\n"
+        "engine = replace(get_platform('raspberry-pi-5').engine('a76'), target={'kind': 'llvm', 'host': True})\n"
     )
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path}

@@ -31,11 +31,13 @@ from socsched.graph.operators import TensorType
 Make = Callable[..., Engine]
 PFN = Stage("pfn", "pfn", "pointpillars.pfn")
 PREAMBLE = """
-import sys, types
+import sys
+from dataclasses import replace
 from socsched.compiler import builder
 from socsched.compiler.builder import compile_stage
+from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Stage
-ENGINE = types.SimpleNamespace(target={'kind': 'llvm', 'host': True}, id='c', kind='cpu')
+ENGINE = replace(get_platform('raspberry-pi-5').engine('a76'), target={'kind': 'llvm', 'host': True})
 PFN = Stage('pfn', 'pfn', 'pointpillars.pfn')
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import subprocess
 from pathlib import Path
@@ -135,7 +136,7 @@ def test_perfetto_shows_every_task_of_the_plan(plans: dict[str, Plan], exported)
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
     trace = Trace()
-    trace.ParseFromString(exported("perfetto").read_bytes())
+    trace.ParseFromString(gzip.decompress(exported("perfetto").read_bytes()))
     names = {e.name for packet in trace.packet for e in packet.interned_data.event_names}
     assert all(any(task.name in shown for shown in names) for task in plans["edf"].tasks)
 
@@ -151,6 +152,6 @@ def test_a_perfetto_trace_of_a_plan_says_that_it_is_planned(exported) -> None:
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
     trace = Trace()
-    trace.ParseFromString(exported("perfetto").read_bytes())
+    trace.ParseFromString(gzip.decompress(exported("perfetto").read_bytes()))
     named = [packet.track_descriptor.process.process_name for packet in trace.packet]
     assert [name.rpartition(", ")[2] for name in named if name] == ["planned"]

@@ -327,7 +327,7 @@ def test_every_field_of_a_pipeline_that_asks_for_something_is_listed() -> None:
         Sensor: {"name", "kind", "source", "assumed", "columns", "column_type", "offset_ns"},
         Stage: {
             "name", "title", "model", "after", "reads", "params", "costs", "share", "output_bytes", "source", "assumed",
-            "execution", "degraded", "slice_ns", "high", "offset_ns", "overflow", "losses",
+            "execution", "degraded", "slice_ns", "high", "offset_ns", "overflow", "losses", "portions",
             "stated",  # the reason of `precisions`, which are listed
         },
     }  # fmt: skip

@@ -23,12 +23,12 @@ constexpr double SPARSE = 0.5;
 
 using References = std::map<std::string, std::unique_ptr<SensorFrames>>;
 
-// A tensor's values as numbers, those of an image by channel, row and column.
-std::vector<float> numbers(const Tensor& tensor) {
+// A tensor's values as numbers, where they lie or, `plainly`, those of an image by channel, row and column.
+std::vector<float> numbers(const Tensor& tensor, bool plainly) {
   Tensor wide;
   wide.type = tensor.type;
   wide.type.dtype = Dtype::fp32;
-  wide.type.layout = {};
+  if (plainly) wide.type.layout = {};
   std::vector<float> values(wide.type.bytes() / sizeof(float));
   wide.data = values.data();
   convert(tensor, wide);
@@ -42,7 +42,7 @@ std::vector<bool> places(const TensorType& image, const std::vector<const Tensor
   for (const Tensor* input : inputs) {
     const size_t height = static_cast<size_t>(input->type.shape[2]), width = static_cast<size_t>(input->type.shape[3]);
     if (image.rank != 4 || input->type.rank != 4 || height % rows || width % columns) continue;
-    const std::vector<float> values = numbers(*input);
+    const std::vector<float> values = numbers(*input, true);
     std::vector<bool> found(rows * columns);
     for (size_t i = 0; i < values.size(); i++)
       if (values[i] != 0) found[i / width % height / (height / rows) * columns + i % width / (width / columns)] = true;
@@ -66,7 +66,7 @@ std::string difference(const Tensor& found, const Tensor& wanted, Allowed allowe
     return "has another data type, layout or shape";
   if (std::memcmp(found.data, wanted.data, wanted.type.bytes()) == 0) return "";
   if (wanted.type.dtype != Dtype::fp32 && wanted.type.dtype != Dtype::fp16) return "has other values";
-  const std::vector<float> values = numbers(found), stored = numbers(wanted);
+  const std::vector<float> values = numbers(found, allowed.rms), stored = numbers(wanted, allowed.rms);
   const std::vector<bool> counting = allowed.rms ? places(wanted.type, inputs) : std::vector<bool>();
   double largest = 0, most = 0, squares = 0, errors = 0;
   for (size_t i = 0; i < stored.size(); i++) {

@@ -445,6 +445,7 @@ def test_fallbacks_are_reported_before_anything_is_written(dla: Engine, tmp_path
 TOOLCHAINS = (
     ("jetson-agx-orin-32gb", "dla0"), ("jetson-agx-xavier", "dla0"), ("qcs6490", "npu"), ("qcs8550", "npu"),
     ("qcs8275", "npu"), ("qrb5165", "npu"), ("rk3576", "npu0"), ("rk3588", "npu0"),
+    ("sa8295p", "npu"),
 )  # fmt: skip
 """One engine of every version of a toolchain that there is."""
 

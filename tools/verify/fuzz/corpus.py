@@ -63,7 +63,7 @@ def _results(folder: Path) -> dict[str, bytes]:
     return {
         "plan/rich": (folder / "plan.json").read_bytes(),
         "trace/plain": (folder / "trace.json").read_bytes(),
-        "trace/blocks": (folder / "trace.bin").read_bytes(),
+        "blocks/trace": (folder / "trace.bin").read_bytes(),
         "tracegz/packed": (folder / "trace.json.gz").read_bytes(),
         "journal/run": (folder / "journal").read_bytes(),
         "result/run": json.dumps(result(trace, plan)).encode(),

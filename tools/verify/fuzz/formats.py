@@ -203,6 +203,7 @@ def formats(folder: Path) -> list[Format]:
         one("plan", ".json", mutate.as_json, _plan),
         one("trace", ".json", mutate.as_json, _trace),
         one("tracegz", ".json.gz", mutate.as_gzip, _trace),
+        one("blocks", ".bin", mutate.as_blocks, _trace),
         one("journal", ".jsonl", mutate.as_lines, _journal),
         one("profile", ".json", mutate.as_json, _loader("socsched.cost.profile", "load_profile")),
         one("scales", ".json", mutate.as_json, _loader("socsched.compiler.quantize.scales", "read_pipeline_scales")),

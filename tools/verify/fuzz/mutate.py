@@ -137,8 +137,20 @@ def as_gzip(data: bytes, random: Random) -> bytes:
     if kind < 2:
         return raw(data, random)
     if kind == 2:
-        return gzip.compress(random.choice((b" ", b"[", b"\0")) * 10**8, 1)
-    return gzip.compress(as_json(gzip.decompress(data), random), 1) * random.choice((1, 1, 1, 2))
+        return gzip.compress(random.choice((b" ", b"[", b"\0")) * 10**8, 1, mtime=0)
+    return gzip.compress(as_json(gzip.decompress(data), random), 1, mtime=0) * random.choice((1, 1, 1, 2))
+
+
+def as_blocks(data: bytes, random: Random) -> bytes:
+    """Change a trace in blocks: any bytes, or its index, which stays where it is looked for."""
+    from socsched.trace.io import MAGIC
+
+    if random.random() < 0.5:
+        return raw(data, random)
+    end = len(data) - 8 - len(MAGIC)
+    begin = end - int.from_bytes(data[end : end + 8], "little")
+    index = as_gzip(data[begin:end], random)
+    return data[:begin] + index + len(index).to_bytes(8, "little") + MAGIC
 
 
 def as_lines(data: bytes, random: Random) -> bytes:

@@ -8,7 +8,8 @@ compressed with zlib; a plane of zeros takes no room.
 
 Chosen with figures: 203,000 jobs of 256 tasks (executed times fixed; drawn at random) took 22; 80 bytes a job as
 JSON of base64 under gzip, 2.4; 45 so.  Parquet with differences and zstd, without meters, takes 10; 32 bytes (25 here):
-it knows no differences within a task, and would need pyarrow, which is optional here.  Bases across tables (a slice from its job) save 4 more bytes of the second and would tie blocks together.
+it knows no differences within a task, and would need pyarrow, which is optional here.  Bases across tables (a slice
+from its job) save 4 more bytes of the second and would tie blocks together.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ therefore takes the worst case of the planned segments times the largest factor 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -151,7 +151,7 @@ def with_wcet(
     tasks: Sequence[Task],
     contention: ContentionModel,
     foreign: Sequence[Rival] = (),
-    apart: Mapping[str, frozenset[str]] = MappingProxyType({}),
+    apart: Mapping[str, Set[str]] = MappingProxyType({}),
     once: Once | None = None,
 ) -> list[Task]:
     """Stretch every task by the worst slowdown from lanes outside its own that use the DRAM.
@@ -227,7 +227,7 @@ class _Beside:
         widths = {lane: len({rival.lanes for rival, _, _ in members}) for lane, members in ordered.items()}
         return _Beside(ordered, [(rival,) for rival in foreign], widths)
 
-    def rivals(self, task: Task, apart: frozenset[str] | None) -> _Rivals:
+    def rivals(self, task: Task, apart: Set[str] | None) -> _Rivals:
         """Return the rivals on each lane that a task does not occupy, but for tasks that never run with it."""
         key = task.engine, task.lanes
         if not apart:
@@ -236,8 +236,8 @@ class _Beside:
             return self.known[key]
         return self._rivals(task, apart)
 
-    def _rivals(self, task: Task, apart: frozenset[str]) -> _Rivals:
-        own = {(task.engine, lane) for lane in task.lanes}
+    def _rivals(self, task: Task, apart: Set[str]) -> _Rivals:
+        own, apart = {(task.engine, lane) for lane in task.lanes}, frozenset(apart)
         found = []
         for lane, members in self.lanes.items():
             if lane in own:

@@ -6,7 +6,7 @@ Microprogramming 40 1994: a successor's release jitter is its predecessor's resp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from socsched.deadline import check
@@ -36,7 +36,7 @@ def holistic(tasks: Mapping[str, RtTask], limit: int | None = None) -> dict[str,
     near, quick = relatives(tasks), families(tasks)
     while True:
         early = frozenset().union(*quick)
-        apart = {name: near[name] if name in early else frozenset() for name in tasks}
+        apart: dict[str, Set[str]] = {name: near[name] if name in early else frozenset() for name in tasks}
         answers = _iterate(tasks, apart, horizon)
         held = [f for f in quick if all(answers[n].bounded and answers[n].value <= tasks[n].period for n in f)]
         if len(held) == len(quick):
@@ -51,7 +51,7 @@ def bounded_values(tasks: Mapping[str, RtTask]) -> dict[str, int] | None:
     near, quick, order = relatives(tasks), families(tasks), topological(tasks)
     while True:
         early = frozenset().union(*quick)
-        apart = {name: near[name] if name in early else frozenset() for name in tasks}
+        apart: dict[str, Set[str]] = {name: near[name] if name in early else frozenset() for name in tasks}
         if _endless(groups, apart, tasks):
             return None
         found = native_responses.holistic_answers(tasks, groups, apart, (), _at_least(tasks, order), horizon)
@@ -66,7 +66,7 @@ def bounded_values(tasks: Mapping[str, RtTask]) -> dict[str, int] | None:
         quick = held
 
 
-def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, frozenset[str]], horizon: int) -> dict[str, Response]:
+def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, Set[str]], horizon: int) -> dict[str, Response]:
     groups = {task.name: group for group in components(tasks.values()) for task in group}
     order = topological(tasks)
     finish = _at_least(tasks, order)
@@ -104,7 +104,7 @@ def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, frozenset[str]], h
 
 
 def _endless(
-    groups: Mapping[str, Sequence[RtTask]], apart: Mapping[str, frozenset[str]], tasks: Mapping[str, RtTask]
+    groups: Mapping[str, Sequence[RtTask]], apart: Mapping[str, Set[str]], tasks: Mapping[str, RtTask]
 ) -> set[str]:
     """Return the tasks starved in the long run by tasks that may run first, whatever the jitter."""
     found = set()
@@ -114,13 +114,11 @@ def _endless(
             continue
         check()
         gang = not single_resource(groups[name]) and task.preemption != "full"
+        mine = frozenset(apart[name])
         rivals = [
             t
             for t in groups[name]
-            if t is not task
-            and t.name not in apart[name]
-            and t.lanes & task.lanes
-            and (gang or t.priority < task.priority)
+            if t is not task and t.name not in mine and t.lanes & task.lanes and (gang or t.priority < task.priority)
         ]
         if task.utilisation + sum(rival.utilisation for rival in rivals) > 1 + 1e-9:
             found.add(name)
@@ -167,13 +165,13 @@ def respond_alone(
 def _respond(
     task: RtTask,
     group: Sequence[RtTask],
-    apart: frozenset[str],
+    apart: Set[str],
     jitter: Mapping[str, int],
     finish: Mapping[str, int],
     limit: int,
 ) -> tuple[int, bool, Terms]:
     """Return the smallest applicable bound: by busy period on one resource, by carry-in without relatives."""
-    others = [t for t in group if t is not task]
+    others, apart = [t for t in group if t is not task], frozenset(apart)
     if not single_resource(group):
         return _by_carry_in(task, [t for t in others if t.name not in apart], others, jitter, finish, limit)
     found = _by_busy_period(task, others, jitter, limit)
@@ -190,13 +188,13 @@ def _respond(
 def _terms(
     task: RtTask,
     group: Sequence[RtTask],
-    apart: frozenset[str],
+    apart: Set[str],
     jitter: Mapping[str, int],
     finish: Mapping[str, int],
     answer: native_responses.Answer,
 ) -> Terms:
     """Return the terms of an answer, as `_respond` does."""
-    others = [t for t in group if t is not task]
+    others, apart = [t for t in group if t is not task], frozenset(apart)
     rivals = [t for t in others if t.name not in apart]
     if not single_resource(group):
         inside = _carried_in(task, rivals, others, finish)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from socsched.schedulability import native_demand, native_responses
 from socsched.schedulability.native_windows import ROOM, as_tables, call, library
-from socsched.schedulability.tasks import RtTask, families, relatives, topological
+from socsched.schedulability.tasks import RtTask, families, packed, relatives, topological
 
 _COLUMNS = (
     "wcet", "period", "offset", "release_jitter", "segment", "change", "code", "order", "first_after", "after",
@@ -66,15 +66,14 @@ class Shape:
     def of(tasks: Mapping[str, RtTask], ends: Sequence[Sequence[int]]) -> Shape:
         """Return the shape of these tasks, of which only releases and triggers count."""
         number = {name: place for place, name in enumerate(tasks)}
-        near, words = relatives(tasks), max((len(tasks) + 63) // 64, 1)
-        bits = b"".join(sum(1 << number[other] for other in near[name]).to_bytes(words * 8, "little") for name in tasks)
+        near = relatives(tasks)
         rows = list(tasks.values())
         columns = {
             "period": array("q", [task.period for task in rows]),
             "offset": array("q", [task.offset for task in rows]),
             "release_jitter": array("q", [task.release_jitter for task in rows]),
             "order": array("q", [number[name] for name in topological(tasks)]),
-            "near": array("B", bits),
+            "near": array("B", packed((near[name] for name in tasks), number)),
             "endless": array("q", [0]) * max(len(rows), 1),
         }
         columns["first_after"], columns["after"] = _rows([number[o] for o in t.after if o in number] for t in rows)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from socsched.schedulability.native_windows import NONE, ROOM, as_tables, call, library, system_columns
-from socsched.schedulability.tasks import RtTask
+from socsched.schedulability.tasks import RtTask, packed
 
 COLUMNS = (
     "wcet", "period", "offset", "release_jitter", "segment", "change", "priority", "width", "lanes", "whole",
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 def holistic_answers(
     tasks: Mapping[str, RtTask],
     groups: Mapping[str, Sequence[RtTask]],
-    apart: Mapping[str, frozenset[str]],
+    apart: Mapping[str, Set[str]],
     endless: Iterable[str],
     finish: dict[str, int],
     horizon: int,
@@ -58,11 +58,6 @@ def holistic_answers(
     group_of = {task.name: place for place, group in enumerate(parts) for task in group}
     shared, sets = system_columns(tasks, parts)
     words = max((len(tasks) + 63) // 64, 1)
-    bits, known = bytearray(), dict[frozenset[str], bytes]()
-    for name in tasks:
-        if apart[name] not in known:
-            known[apart[name]] = sum(1 << number[other] for other in apart[name]).to_bytes(words * 8, "little")
-        bits += known[apart[name]]
     rows, lost = list(tasks.values()), set(endless)
     empty = array("q", [0]) * max(len(rows), 1)
     columns = {
@@ -72,7 +67,7 @@ def holistic_answers(
         "group": array("q", [group_of[task.name] for task in rows]),
         "full": array("q", [task.preemption == "full" for task in rows]),
         "endless": array("q", [task.name in lost for task in rows]),
-        "apart": array("B", bytes(bits)),
+        "apart": array("B", packed((apart[name] for name in tasks), number)),
         "finish": array("q", [finish[name] for name in tasks]),
         **{name: array("q", empty) for name in ("value", "bounded", "way", "frame", "window")},
     }

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from socsched import deadline
 from socsched.progress import notice
-from socsched.schedulability.tasks import RtTask, single_resource, topological
+from socsched.schedulability.tasks import RtTask, packed, single_resource, topological
 
 if TYPE_CHECKING:
     from socsched.schedulability.path_windows import Path, PathSystem
@@ -270,9 +270,7 @@ def _task_columns(system: PathSystem, number: Mapping[str, int]) -> dict[str, An
 
     words = max((len(tasks) + 63) // 64, 1)
     if "later" not in system.columns:
-        system.columns["later"] = array(
-            "B", b"".join(_bits(system, number, task.name).to_bytes(words * 8, "little") for task in tasks)
-        )
+        system.columns["later"] = array("B", packed((system.later[task.name] for task in tasks), number))
     reached = _reached_groups(system, group_of)
     first_group, rests_on = [0], list[int]()
     for task in tasks:
@@ -316,13 +314,6 @@ def _task_columns(system: PathSystem, number: Mapping[str, int]) -> dict[str, An
         "words": words,
         "edf": due is not None,
     }
-
-
-def _bits(system: PathSystem, number: Mapping[str, int], name: str) -> int:
-    found = 0
-    for other in system.later[name]:
-        found |= 1 << number[other]
-    return found
 
 
 def _reached_groups(system: PathSystem, group_of: Mapping[str, int]) -> dict[str, list[int]]:

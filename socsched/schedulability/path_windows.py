@@ -16,7 +16,7 @@ pending).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import add
@@ -268,7 +268,7 @@ class PathSystem:
     groups: Mapping[str, Sequence[RtTask]]
     single: Mapping[str, bool]
     sources: Mapping[str, str]
-    later: Mapping[str, frozenset[str]]
+    later: Mapping[str, Set[str]]
     loads: dict[tuple[Rival, ...], dict[tuple[int, int], list[int]]] = field(default_factory=dict)
     views: dict[tuple[Path, int], tuple[int, list[_View]]] = field(default_factory=dict)
     paths: dict[str, list[Path]] = field(default_factory=dict)

@@ -8,16 +8,17 @@ shown that (`Corunning`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from socsched.cost.contention import ContentionModel, contention_model
+from socsched.deadline import check
 from socsched.planning.execution import slowed_by_lanes, with_wcet
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, Task, Violation
 from socsched.schedulability import edf, path_windows
 from socsched.schedulability.chains import Sources, Stretch, data_age, reaction_time
 from socsched.schedulability.holistic import holistic
-from socsched.schedulability.tasks import Response, RtTask, longest_segment, relatives, topological
+from socsched.schedulability.tasks import Names, Response, RtTask, longest_segment, relatives, topological
 
 Quieter = Callable[[Mapping[str, RtTask], Mapping[str, Response]], dict[str, RtTask] | None]
 """Tasks and responses that hold -> the tasks with the shorter execution times that follow, None if none is."""
@@ -151,7 +152,7 @@ def unmet(plan: Plan, responses: Mapping[str, Response]) -> list[str]:
     return found
 
 
-_Apart = tuple[tuple[str, frozenset[str]], ...]
+_Apart = tuple[tuple[str, Set[str]], ...]
 """Tasks with those that never run concurrently."""
 
 
@@ -166,7 +167,7 @@ class Corunning:
     engines: Sequence[PlannedEngine]
     contention: ContentionModel
     modelled: bool = False
-    _near: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    _near: Mapping[str, Set[str]] = field(default_factory=dict)
     _groups: Sequence[Sequence[str]] = ()
     _begins: Mapping[str, int] = field(default_factory=dict)
     _done: dict[_Apart, dict[str, tuple[int, int]]] = field(default_factory=dict)
@@ -209,19 +210,26 @@ class Corunning:
         if together and max(ends.values()) - begins[group[0]] <= period:
             return tuple((name, near[name]) for name in group)
 
-        def apart(one: str, other: str) -> bool:
+        def apart(one: str, kin: Set[str], other: str) -> bool:
             if one == other or tasks[other].period != tasks[one].period:
                 return False
-            if other in near[one]:  # one after the other, and before the next frame
+            if other in kin:  # one after the other, and before the next frame
                 return max(ends[one] - begins[other], ends[other] - begins[one]) <= tasks[one].period
             if tasks[one].sporadic or tasks[other].sporadic:
                 return False
             later = (begins[other] - ends[one]) // period  # `one` ends that many periods before `other` begins
             return ends[other] <= begins[one] + (later + 1) * period
 
-        return tuple((one, frozenset(other for other in bounded if apart(one, other))) for one in bounded)
+        number = {name: place for place, name in enumerate(tasks)}
 
-    def _saved(self, without: Mapping[str, frozenset[str]]) -> dict[str, tuple[int, int]]:
+        def never_with(one: str) -> Names:
+            check()
+            kin = frozenset(near[one])
+            return Names.of(number, (other for other in bounded if apart(one, kin, other)))
+
+        return tuple((one, never_with(one)) for one in bounded)
+
+    def _saved(self, without: Mapping[str, Set[str]]) -> dict[str, tuple[int, int]]:
         full = self.tasks
         if not self.modelled:
             full = slowed_by_lanes(with_wcet(self.tasks, self.contention), self.engines)

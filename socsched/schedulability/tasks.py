@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
@@ -364,40 +364,106 @@ def as_taskset(
     return TaskSet("resource", 1, rule, 1, None, tasks, ())
 
 
-def relatives(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
+class Names(Set[str]):
+    """A set of names numbered in their order, a bit for each: all pairs of n tasks take n * n / 8 bytes.
+
+    Loops that ask for many names of one set make a frozenset of it first.
+    """
+
+    __slots__ = ("bits", "number")
+
+    def __init__(self, number: Mapping[str, int], bits: bytes) -> None:
+        self.number, self.bits = number, bits
+
+    @staticmethod
+    def of(number: Mapping[str, int], names: Iterable[str]) -> Names:
+        """Return the set of some of the numbered names."""
+        bits = bytearray((len(number) + 7) // 8)
+        for name in names:
+            bits[number[name] >> 3] |= 1 << (number[name] & 7)
+        return Names(number, bytes(bits))
+
+    def __contains__(self, name: object) -> bool:
+        place = self.number.get(name, -1)  # type: ignore[call-overload]
+        return place >= 0 and bool(self.bits[place >> 3] >> (place & 7) & 1)
+
+    def __iter__(self) -> Iterator[str]:
+        names = list(self.number)
+        for place, byte in enumerate(self.bits):
+            while byte:
+                yield names[8 * place + (byte & -byte).bit_length() - 1]
+                byte &= byte - 1
+
+    def __len__(self) -> int:
+        return int.from_bytes(self.bits, "little").bit_count()
+
+    def __hash__(self) -> int:
+        return hash(self.bits)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Names) and other.number is self.number:
+            return self.bits == other.bits
+        return super().__eq__(other)
+
+    @classmethod
+    def _from_iterable(cls, names: Iterable[str]) -> frozenset[str]:  # type: ignore[override]
+        return frozenset(names)
+
+
+def packed(sets: Iterable[Set[str]], number: Mapping[str, int]) -> bytes:
+    """Return the bits of every set, each in whole 64-bit words, in which a name has the bit of its number."""
+    size, alike, rows = max((len(number) + 63) // 64, 1) * 8, dict[int, bool](), list[bytes]()
+    for names in sets:
+        if isinstance(names, Names):
+            same = alike.get(id(names.number))
+            if same is None:
+                same = alike[id(names.number)] = names.number == number
+            rows.append((names.bits if same else Names.of(number, names).bits).ljust(size, b"\0"))
+        else:
+            rows.append(Names.of(number, names).bits.ljust(size, b"\0"))
+    return b"".join(rows)
+
+
+def relatives(tasks: Mapping[str, RtTask]) -> dict[str, Names]:
     """Return, for every task, its trigger ancestors and descendants.
 
     They process the same frame one after the other; as long as a frame is finished before the next is released, they
     cannot interfere with or block each other.
     """
-    return _relatives(_triggers(tasks))
+    return _relatives(_triggers(tasks))[0]
 
 
-@lru_cache(maxsize=KEPT)
-def _relatives(triggers: Triggers) -> dict[str, frozenset[str]]:
-    tasks, later, before = dict(triggers), _descendants(triggers), dict[str, frozenset[str]]()
-    for name in _topological(triggers):
-        direct = [other for other in tasks[name] if other in tasks]
-        before[name] = frozenset(direct).union(*(before[other] for other in direct))
-    return {name: later[name] | before[name] for name in tasks}
-
-
-def descendants(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
+def descendants(tasks: Mapping[str, RtTask]) -> dict[str, Names]:
     """Return, for every task, those that it triggers, directly or not."""
-    return _descendants(_triggers(tasks))
+    return _relatives(_triggers(tasks))[1]
 
 
 @lru_cache(maxsize=KEPT)
-def _descendants(triggers: Triggers) -> dict[str, frozenset[str]]:
-    direct: dict[str, list[str]] = {name: [] for name, _ in triggers}
+def _relatives(triggers: Triggers) -> tuple[dict[str, Names], dict[str, Names]]:
+    number = {name: place for place, (name, _) in enumerate(triggers)}
+    size, order = (len(number) + 7) // 8, _topological(triggers)
+    direct: dict[str, list[str]] = {name: [] for name in number}
     for name, after in triggers:
         for other in dict.fromkeys(after):
             if other in direct:
                 direct[other].append(name)
-    later: dict[str, frozenset[str]] = {}
-    for name in reversed(_topological(triggers)):
-        later[name] = frozenset(direct[name]).union(*(later[other] for other in direct[name]))
-    return later
+    before, later, tasks = dict[str, int](), dict[str, int](), dict(triggers)
+
+    def joint(names: Iterable[str], known: Mapping[str, int]) -> int:
+        found = 0
+        for name in names:
+            found |= known[name] | 1 << number[name]
+        return found
+
+    for name in order:
+        before[name] = joint((other for other in tasks[name] if other in number), before)
+    for name in reversed(order):
+        later[name] = joint(direct[name], later)
+
+    def names(bits: int) -> Names:
+        return Names(number, bits.to_bytes(size, "little"))
+
+    return {n: names(before[n] | later[n]) for n in number}, {n: names(later[n]) for n in order}
 
 
 def families(tasks: Mapping[str, RtTask]) -> list[frozenset[str]]:

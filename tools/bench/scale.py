@@ -1,14 +1,16 @@
 """Print what planning and analysis of pipelines of many small stages cost, and the exponent with which that grows.
 
     python -m tools.bench.scale [--sizes 16,32,64,128,256] [--families chains,random,fan,one,eight]
-                                [--policies edf,fp] [--what analyze,assess,plan] [--limit 520]
+                                [--policies edf,fp] [--what analyze,assess,plan,limits] [--limit 520]
     python -m tools.bench.scale --what traces [--jobs 100000,1000000,10000000] [--spread 0.4] [--limit 520]
 
 chains: lines of eight stages; random: graphs in which a stage waits for one to three others; fan: graphs that split in
 four and join again; all on jetson-agx-orin-64gb in MAXN, two thirds of the stages with a time on the GPU too. one and
 eight: lines of eight stages on a board of one core, and on one of eight engines. `analyze`: seconds of the verb on
 the plan of the list schedule; `assess`: milliseconds of judging a mapping in which one stage moved, by its score,
-with what explains it, and thoroughly; `plan`: seconds of the verb, mappings judged and the verdict. `traces`: processor
+with what explains it, and thoroughly; `plan`: seconds of the verb, mappings judged and the verdict; `limits`: wall
+seconds of `plan` within the limits LIMITS_S (s). `line`: one chain of all stages; `awkward`: `chains` with periods in
+whole µs whose hyperperiod is beyond 10^12 ns. `traces`: processor
 seconds, memory and bytes a job of every verb that writes or reads a long trace, of 256 stages in chains; with
 `--spread`, that part of execution times is drawn, and releases jitter. Every row has a process of its own, whose
 greatest memory is that of the row; a row that takes longer than `--limit` seconds is left out.
@@ -150,6 +152,13 @@ def line(count: int) -> Pipeline:
     return pipeline_from_mapping({**content, "stages": stages, "chains": {"c": chain}}, "drawn")
 
 
+def awkward(count: int) -> Pipeline:
+    """Return the pipeline of `chains` with periods (ns) that share few factors."""
+    made, draw = pipeline("chains", count, get_platform(ORIN)), Random(count)
+    sensors = tuple(replace(one, period_ns=one.period_ns + 1000 * draw.randrange(1, 999)) for one in made.sensors)
+    return replace(made, sensors=sensors)
+
+
 def _costs(platform: Platform, draw: Random, microseconds: float) -> list[dict[str, Any]]:
     def cost(engine: str, time_us: float, one: bool) -> dict[str, Any]:
         time_ = {"value": f"{max(round(time_us), 1)} us", "kind": "assumed", "note": "drawn", "error": 0.1}
@@ -165,6 +174,8 @@ def _costs(platform: Platform, draw: Random, microseconds: float) -> list[dict[s
 
 def instance(family: str, count: int, seed: int = 0) -> tuple[Pipeline, Platform]:
     """Return the pipeline and platform of a row."""
+    if family in ("line", "awkward"):
+        return (line if family == "line" else awkward)(count), get_platform(ORIN)
     platform = board({"one": 1, "eight": 8}[family]) if family in ("one", "eight") else get_platform(ORIN)
     return pipeline(family, count, platform, seed), platform
 
@@ -229,10 +240,24 @@ def time_plan(given: Pipeline, platform: Platform, policy: str) -> Row:
             "latency ms": (plan.solver.value or 0) / 1e6, "cut off": str(bool(plan.solver.cut_off))}  # fmt: skip
 
 
+LIMITS_S = (5, 10, 20)
+
+
+def time_limits(given: Pipeline, platform: Platform, policy: str) -> Row:
+    """Return the wall seconds of `plan` within limits, with the verdict and the mappings judged."""
+    row = Row()
+    for limit in LIMITS_S:
+        started = time.monotonic()
+        plan = plan_with(given, platform, MODE, PlanOptions(policy=policy, time_limit=limit))
+        row |= {f"{limit} s": time.monotonic() - started, f"in {limit} s": f"{plan.verdict} {plan.solver.evaluated}"}
+    return {**row, "s": float(row[f"{LIMITS_S[-1]} s"])}
+
+
 MEASURES: dict[str, Callable[[Pipeline, Platform, str], Row]] = {
     "analyze": time_analyze,
     "assess": time_assess,
     "plan": time_plan,
+    "limits": time_limits,
 }
 
 

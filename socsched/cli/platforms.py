@@ -334,6 +334,7 @@ def _rule_tables(engine: Engine) -> list[Any]:
         "jobs resident": rules.max_jobs or "",
         "batch": rules.max_batch or "",
         "dimension": rules.max_dim or "",
+        "dimensions": rules.max_rank or "",
         "bytes of weights": rules.weight_bytes or "",
         "bytes of a tensor": rules.activation_bytes or "",
     }

@@ -34,8 +34,8 @@ from socsched.descriptor.validation import Tree, check_figures, validate
 
 Version = Annotated[str, Field(pattern=VERSION_PATTERN)]
 _FACTS = """
-    operands rank out_rank batch width broadcast low high step fraction moves first_axis counts_padding in_gelu in_norm
-    of_input
+    operands rank out_rank bits out_bits batch width broadcast low high step fraction moves first_axis counts_padding
+    in_gelu in_norm of_input to_output
 """
 FACTS = frozenset(_FACTS.split())
 """What rules can ask of the graph around an operator (`graph.counting.Facts`)."""
@@ -130,6 +130,7 @@ class OperatorRules(Entry):
     host_code: Annotated[bool, doc("whether arbitrary host functions can run")] = False
     source: SourceKey = ""
     max_batch: int = 0
+    max_rank: int = 0
     input_ranks: Listed[int] = ()
     output_ranks: Listed[int] = ()
     refused: Mapping[str, Refused] = field(default_factory=dict)
@@ -175,6 +176,9 @@ class JobLimits(Entry):
     max_jobs: Annotated[Count, doc("compiled jobs resident at a time, 0 = unlimited")] = 0
     max_batch: Annotated[Count, doc("largest batch, 0 = unlimited")] = 0
     max_dim: Annotated[Count, doc("largest non-batch dimension, 0 = unlimited")] = 0
+    max_rank: Annotated[
+        Count, doc("most dimensions of a tensor, a first one of 1 not counted where values only move; 0 = unlimited")
+    ] = 0
     input_ranks: Annotated[Listed[int], doc("numbers of dimensions that inputs may have, empty = all")] = ()
     output_ranks: Annotated[Listed[int], doc("numbers of dimensions that outputs may have, empty = all")] = ()
     weights: Annotated[Size, doc("largest size of the weights of one job, 0 B = unlimited")] = 0
@@ -234,6 +238,7 @@ class RuleFile(Entry):
             activation_bytes=self.job.activations,
             source=self.title_of(self.job),
             max_batch=self.job.max_batch,
+            max_rank=self.job.max_rank,
             input_ranks=self.job.input_ranks,
             output_ranks=self.job.output_ranks,
             refused=refused,

@@ -31,6 +31,8 @@ _PER_ELEMENT = {
     "grid_sample": 8,  # four products and the weights of the four neighbours
 }
 """Operations per element of a result."""
+_WHOLE = {"bool": 1, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
+"""Bits of values that are no floats; those in int8 are floats that were rounded."""
 _UNTYPED = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool", "fp64")
 
 
@@ -153,8 +155,10 @@ class Facts:
     shapes, 1 one value, 2 a value a channel, 3 otherwise; `low`, `high`: bounds of a clip; `first_axis`, `step`: first
     axis that a slice, split or pad changes, largest step of a slice; `fraction`: 1 where a resize is by no whole
     factor; `moves`: 0 where a reshape drops or adds sizes of 1 alone; `counts_padding`: 1 where padding counts in an
-    average, or there is none; `of_input`: 1 where a slice or gather reads an input of the network; `in_gelu`,
-    `in_norm`: 1 where an operator is a part of a written-out GELU, or layer norm.
+    average, or there is none; `of_input`: 1 where a slice, gather or transpose reads an input of the network;
+    `to_output`: 1 where its result is an output; `bits`, `out_bits`: of the whole numbers of its first input and
+    result, 1 for truth values, 0 for floats; `in_gelu`, `in_norm`: 1 where an operator is a part of a written-out
+    GELU, or layer norm.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -170,13 +174,15 @@ class Facts:
         """Return the facts of an operator whose tensors have these types."""
         first = inputs[0].shape if inputs else output.shape
         facts: dict[str, float] = {"operands": len(group.inputs), "rank": len(first), "out_rank": len(output.shape)}
+        facts["bits"], facts["out_bits"] = _bits(inputs[0] if inputs else output), _bits(output)
         if first:
             facts["width"] = first[-1]
         if len(first) > 2:
             facts["batch"] = first[0]
         layer = self.layers.get(group.layer)
         attrs = layer.attrs if layer is not None and layer.op == group.kind else {}
-        if group.kind in ("slice", "gather"):
+        facts["to_output"] = int(group.output in self.graph.outputs)
+        if group.kind in ("slice", "gather", "transpose"):
             facts["of_input"] = int(any(value in self.graph.inputs for value in group.inputs))
         match group.kind:
             case "add" | "subtract" | "multiply" | "divide" | "maximum" | "minimum":
@@ -242,6 +248,11 @@ class Facts:
             moved = self.makers.get(moved.inputs[0])
         reader = self.only_reader(group.output, ("divide",))
         return moved is not None and moved.kind == "reduce_mean" and reader is not None and len(reader.inputs) == 2
+
+
+def _bits(tensor: TensorType) -> int:
+    """Return the bits of whole numbers, 1 for truth values, 0 for floats and what is rounded to integers."""
+    return _WHOLE.get(tensor.dtype, 0)
 
 
 def _broadcast(first: tuple[int, ...], second: tuple[int, ...]) -> int:

@@ -187,7 +187,7 @@ def _general(operator: Operator, rules: OperatorRules) -> list[str]:
     """Return the objections to any operator of these shapes."""
     problems: list[str] = []
     for tensor in (*operator.inputs, *operator.outputs):
-        problems += _shape(tensor, rules)
+        problems += _shape(tensor, rules, operator.kind)
     if rules.weight_bytes and operator.weight_bytes > rules.weight_bytes:
         problems.append(f"{operator.weight_bytes} B of weights, at most {rules.weight_bytes} B fit")
     live = max((_size(tensor) for tensor in (*operator.inputs, *operator.outputs)), default=0)
@@ -196,8 +196,12 @@ def _general(operator: Operator, rules: OperatorRules) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
-def _shape(tensor: TensorType, rules: OperatorRules) -> list[str]:
+def _shape(tensor: TensorType, rules: OperatorRules, kind: str) -> list[str]:
     problems = []
+    # Compilers merge a reshape, transpose and reshape into ones of fewer dimensions, where the first is an only one.
+    rank = len(tensor.shape) - (kind in ("reshape", "transpose") and tensor.shape[:1] == (1,))
+    if rules.max_rank and rank > rules.max_rank:
+        problems.append(f"a tensor of {len(tensor.shape)} dimensions, at most {rules.max_rank} are supported")
     if rules.static_shapes and any(size < 0 for size in tensor.shape):
         problems.append("a dimension varies from frame to frame, only static shapes are supported")
     largest = max(tensor.shape[1:], default=0)
@@ -266,6 +270,7 @@ def as_a_whole(work: StageWork, engine: Engine) -> tuple[str, ...]:
         ("input", work.inputs, rules.input_ranks),
         ("output", work.outputs, rules.output_ranks),
     ):
+        ranks = ranks or tuple(range(rules.max_rank + 1)) if rules.max_rank else ranks
         wrong = [tensor for tensor in tensors if ranks and len(tensor.shape) not in ranks]
         if wrong:
             shape = "x".join(map(str, wrong[0].shape)) or "without dimensions"

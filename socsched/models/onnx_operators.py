@@ -125,9 +125,10 @@ class Translation:
                 if node.op in _MARKS:
                     raise
                 reason = str(error).partition(f"{node.name}: ")[2] or str(error)
-            except OpenShape:
+            except OpenShape as error:
                 if not self.makes_shape(node):
                     raise
+                reason = str(error).partition(f"{self.graph.path.name}: ")[2] or str(error)
             except (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
                 reason = f"a form of {node.op} that is not understood{f': {error}' if str(error) else ''}"
             self.undo(*mark)
@@ -1104,6 +1105,8 @@ def _einsum(t: Translation, node: Node) -> None:
     operands = terms.split(",")
     if len(operands) != 2 or not arrow or any(not term.isalpha() or len(set(term)) < len(term) for term in operands):
         raise t.refused(f"Einsum of {terms} is not known", "write it as several MatMul and Transpose")
+    if not t.graph.constants.keys().isdisjoint(node.inputs):
+        raise t.refused(f"Einsum of {terms} with a constant is not known", "write it as MatMul and Transpose")
     left, right = operands
     sides: dict[str, int] = {}
     for term, name in zip(operands, node.inputs, strict=True):

@@ -12,8 +12,8 @@ from socsched.cli import root
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.operator_rules import find_rules, load_rules, rule_names, version_key
 from socsched.descriptor.platform import Engine
-from socsched.graph.operators import Operator, TensorType
-from socsched.graph.rules import Decision, check_operators, decide
+from socsched.graph.operators import Operator, StageWork, TensorType
+from socsched.graph.rules import Decision, as_a_whole, check_operators, decide
 from socsched.models.work import stage_work
 
 DLA = get_platform("jetson-agx-orin-64gb").engine("dla0")
@@ -54,6 +54,36 @@ def test_convolutions_at_their_limits(attribute: str, inside: float, outside: fl
     refused = asked("conv2d", **{**CONV, attribute: outside})
     assert not refused.runs and refused.reasons == (f"conv2d: {attribute} is {outside:g}, allowed 1 to {inside:g}",)
     assert refused.sources == ("TensorRT headers NvInfer.h and NvInferRuntime.h, notes on DLA per layer",)
+
+
+def test_htp_takes_whole_numbers_and_dimensions_that_its_compiler_takes() -> None:
+    htp = get_platform("qcs8550").engine("npu")
+
+    def of(kind: str, *shapes: tuple[int, ...], **attrs: float) -> Decision:
+        first, *others = (TensorType(shape, "fp16") for shape in shapes)
+        return decide(Operator(kind, kind, "fp16", (first,), tuple(others), 0, 0, 0, attrs=attrs), htp)
+
+    assert asked("dense", htp, rank=4, out_rank=4).runs and not asked("dense", htp, rank=5, out_rank=5).runs
+    assert asked("concat", htp, bits=64, rank=4).runs and not asked("concat", htp, bits=8, rank=4).runs
+    assert asked("slice", htp, bits=8).runs and asked("reshape", htp, bits=8).runs
+    assert asked("transpose", htp, bits=64, of_input=0).runs and not asked("transpose", htp, bits=64, of_input=1).runs
+    assert asked("cast", htp, bits=0, out_bits=64, to_output=0).runs
+    assert not asked("cast", htp, bits=0, out_bits=64, to_output=1).runs
+    assert asked("cast", htp, bits=64, out_bits=64, to_output=1).runs
+    assert not asked("cast", htp, bits=0, out_bits=8, to_output=1).runs
+    window = (1, 8, 7, 8, 7, 32)  # of a Swin transformer: the batch of 1 is merged away
+    assert of("reshape", (1, 56, 56, 32), window).runs and of("transpose", window, window).runs
+    for refused in (
+        of("relu", window, window),
+        of("transpose", window, window[::-1]),
+        of("reshape", (8,), (8, *window)),
+    ):
+        assert not refused.runs and "dimensions, at most 5 are supported" in refused.reasons[0]
+    border = TensorType(window, "fp16")
+    work = StageWork("whole", "fp16", (), (border,), (border,))
+    assert [reason.split(":")[0] for reason in as_a_whole(work, htp)] == [
+        f"an {s} of 1x8x7x8x7x32" for s in ("input", "output")
+    ]
 
 
 def test_padding_stays_below_the_kernel() -> None:

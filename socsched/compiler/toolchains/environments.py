@@ -198,6 +198,7 @@ def identity(vendor: Environment) -> str:
 LONGEST_ANSWER = 8 << 20
 START_SECONDS = 120.0
 SECONDS = 600.0
+END_SECONDS = 5.0
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
 
 
@@ -290,12 +291,19 @@ class Helper:
                     raise self._ended(f"took longer than {seconds:g} s")
                 data = os.read(stdout.fileno(), 1 << 16)
                 if not data:
-                    raise self._ended(f"ended with status {self._process.wait()}")
+                    raise self._ended(self._end())
                 self._rest += data
                 if len(self._rest) > LONGEST_ANSWER:
                     raise self._ended(f"answered more than {LONGEST_ANSWER >> 20} MiB")
         line, _, self._rest = self._rest.partition(b"\n")
         return line
+
+    def _end(self) -> str:
+        """Return how a helper ended that answers no more; one that goes on without is not waited for."""
+        try:
+            return f"ended with status {self._process.wait(END_SECONDS)}"
+        except subprocess.TimeoutExpired:
+            return "closed its answers"
 
     def _ended(self, what: str) -> Ended:
         last = self._last_lines()

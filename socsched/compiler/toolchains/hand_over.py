@@ -365,10 +365,15 @@ class Built:
 
 
 def model_for(compiler: Compiler, package: Package, model: Any) -> bytes:
-    """Return the ONNX file to compile: `model` in fp32, with Q/DQ of the package's scales in int8."""
+    """Return the ONNX file to compile: `model` in fp32, with Q/DQ of the package's scales in int8.
+
+    It states the shapes within: what ONNX Runtime writes out before its provider sees it has none otherwise.
+    """
+    from onnx import shape_inference
+
     if package.precision == "int8":
-        model = quantised(model, package.exact, compiler.unsigned)
-    data: bytes = model.SerializeToString()
+        model = quantised(model, package.exact, compiler.unsigned, compiler.whole_gelu)
+    data: bytes = shape_inference.infer_shapes(model).SerializeToString()
     return data
 
 

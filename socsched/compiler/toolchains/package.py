@@ -62,7 +62,8 @@ class Compiler:
 
     `target` returns its settings for an engine, and raises UsageError for a chip that it does not compile for;
     `unsigned`: bytes of quantised models are uint8.  `simulates` is the file that its simulator loads, empty: the model
-    that was compiled.  `cycles`: it states the cycles that it expects of each layer on the device.
+    that was compiled.  `cycles`: it states the cycles that it expects of each layer on the device.  `whole_gelu`: it
+    takes a written-out GELU as one operator, quantised at its ends alone.
     """
 
     environment: str
@@ -70,6 +71,7 @@ class Compiler:
     unsigned: bool
     simulates: str = ""
     cycles: bool = False
+    whole_gelu: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,17 +36,71 @@ _FUSED = ("Relu", "Clip")
 _LARGEST = 127
 
 
-def quantised(model: Any, scales: Mapping[str, Scale], unsigned: bool) -> Any:
+def quantised(model: Any, scales: Mapping[str, Scale], unsigned: bool, whole_gelu: bool = False) -> Any:
     """Return a copy of `model` (ONNX ModelProto, fp32, from `to_onnx`) with every value quantised by `scales`.
 
-    `unsigned`: bytes are stored as uint8, otherwise as int8.  Raises CompileError naming a value without a scale, which
+    `unsigned`: bytes are stored as uint8, otherwise as int8.  `whole_gelu`: a written-out GELU is rounded at its input
+    and result alone, since it becomes one operator.  Raises CompileError naming a value without a scale, which
     is one inside a layer that ONNX writes as several operators.
     """
     import onnx
 
     copied = onnx.ModelProto()
     copied.CopyFrom(model)
-    return _ByScales(copied, scales, unsigned).run()
+    return _ByScales(copied, scales, unsigned, _inside_gelus(copied) if whole_gelu else set()).run()
+
+
+def _inside_gelus(model: Any) -> set[str]:
+    """Return the values inside of each x / 2 (1 + erf(x / sqrt 2)), in any order of its products, but for its result.
+
+    These are the chain of sums and products with constants from the error function on, up to the product with x.
+    """
+    makers = {node.output[0]: node for node in model.graph.node}
+    readers: dict[str, list[Any]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    constants = {entry.name for entry in model.graph.initializer}
+    outputs = {value.name for value in model.graph.output}
+
+    def computed(node: Any) -> list[str]:
+        return [name for name in node.input if name not in constants]
+
+    def alone(value: str) -> Any | None:
+        """Return the only reader of a value that is not an output."""
+        found = readers.get(value, [])
+        return found[0] if len(found) == 1 and value not in outputs else None
+
+    def scaled(value: str) -> str:
+        """Return what a constant scales to make a value, the value itself if none does."""
+        maker = makers.get(value)
+        return computed(maker)[0] if maker is not None and _scales(maker) and len(computed(maker)) == 1 else value
+
+    inside: set[str] = set()
+    for erf in (node for node in model.graph.node if node.op_type == "Erf"):
+        x, chain, node = scaled(erf.input[0]), [erf.input[0], erf.output[0]], alone(erf.output[0])
+        sums = 0
+        while node is not None and node.op_type in ("Add", "Mul") and len(computed(node)) == 1:
+            chain.append(node.output[0])
+            sums += 1
+            node = alone(node.output[0])
+        if node is None or node.op_type != "Mul" or x == erf.input[0]:
+            continue
+        other = next((name for name in node.input if name != chain[-1]), "")
+        if x != other and (x != scaled(other) or alone(other) is None):
+            continue
+        last = alone(node.output[0])
+        halved = other if other != x else ""
+        if not halved and sums == 1:  # the product with x is halved after it
+            if last is None or not _scales(last) or len(computed(last)) > 1:
+                continue
+            chain.append(node.output[0])
+        inside |= {value for value in (*chain, halved) if value and value not in outputs}
+    return inside
+
+
+def _scales(node: Any) -> bool:
+    return node.op_type in ("Mul", "Div")
 
 
 def to_qdq(network: QuantisedGraph, weights: Mapping[str, Array], signed: bool = False) -> Any:
@@ -153,11 +207,12 @@ def _of_other_types(model: Any) -> set[str]:
 class _ByScales(_Writer):
     """A model in fp32, rounded by scales: see `quantised`."""
 
-    def __init__(self, model: Any, scales: Mapping[str, Scale], unsigned: bool) -> None:
+    def __init__(self, model: Any, scales: Mapping[str, Scale], unsigned: bool, inside: set[str]) -> None:
+        """Prepare; values `inside` of what becomes one operator keep their numbers, as do the constants they meet."""
         from onnx import numpy_helper
 
         super().__init__(model, unsigned)
-        self.scales = scales
+        self.scales, self.inside = scales, inside
         self.constants = {entry.name: numpy_helper.to_array(entry) for entry in model.graph.initializer}
         self.fused: dict[str, str] = {}
         """Value that is not rounded -> result of the operator that is fused with its own."""
@@ -189,11 +244,12 @@ class _ByScales(_Writer):
 
     def within(self, name: str) -> bool:
         """Return whether a value lies inside a layer that ONNX writes as several operators: it is not rounded."""
-        return name not in self.scales and name.rpartition(".")[0] in self.scales
+        return name in self.inside or (name not in self.scales and name.rpartition(".")[0] in self.scales)
 
     def read(self, node: Any) -> None:
         """Let a node read rounded values."""
         weighted = node.op_type in _CHANNELS and len(node.input) > 1 and node.input[1] in self.constants
+        exact = not self.inside.isdisjoint((*node.input, *node.output))
         for index, name in enumerate(node.input):
             if weighted and index == 1:
                 node.input[1] = self.weight(node, name)
@@ -201,6 +257,7 @@ class _ByScales(_Writer):
                 node.input[2] = self.bias(node, name)
             elif (
                 name in self.constants
+                and not exact
                 and node.op_type in _COMPUTING
                 and self.constants[node.input[index]].dtype == np.float32
             ):

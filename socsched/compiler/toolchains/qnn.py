@@ -127,7 +127,7 @@ def _encodings(package: Package) -> dict[str, str]:
     return {ENCODINGS: aimet_encodings(package.network, package.weights, package.scales)}
 
 
-QNN = Toolchain(write_qnn, Compiler("qualcomm", chip, unsigned=True, simulates="model_ctx.onnx"))
+QNN = Toolchain(write_qnn, Compiler("qualcomm", chip, unsigned=True, simulates="model_ctx.onnx", whole_gelu=True))
 SNPE = Toolchain(write_snpe)
 
 

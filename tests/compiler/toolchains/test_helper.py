@@ -15,7 +15,7 @@ from socsched.errors import MachineError, UsageError
 
 SERVING = Path(environments.__file__).parent / "worker"
 WORKER = f"""
-import sys, time
+import os, sys, time
 sys.path.insert(0, {str(SERVING)!r})
 from serving import own, serve
 
@@ -23,6 +23,11 @@ def echo(text): print("a vendor's chatter", flush=True); return {{"text": text}}
 def refuse(): raise ValueError("no such operator\\nat all")
 def name(file): return {{"file": own(file)}}
 def sleep(): time.sleep(60)
+def brood():
+    import subprocess
+    child = subprocess.Popen(["sleep", "60"])
+    open("child", "w").write(str(child.pid))
+    os.closerange(3, 64); time.sleep(60)
 def crash(): import os; print("last words", flush=True); os.abort()
 def flood(): return {{"text": "x" * (9 << 20)}}
 def garbage():
@@ -88,6 +93,19 @@ def test_it_is_ended(standin: StandIn, action: str, seconds: float, said: str) -
         with pytest.raises(Ended):
             running.ask("echo", text="still there?")
     assert time.monotonic() - begun < 15
+
+
+def test_it_is_ended_with_what_it_started_also_if_it_answers_no_more(standin: StandIn) -> None:
+    begun = time.monotonic()
+    with Helper(standin) as running:  # type: ignore[arg-type]
+        with pytest.raises(Ended, match=r"closed its answers|took longer") as raised:
+            running.ask("brood", 5)
+        child = int((running.folder / "child").read_text())
+    assert raised.value.exit_code == 3 and time.monotonic() - begun < 15
+    until = time.monotonic() + 5
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
+        assert time.monotonic() < until, "its child runs on"
+        time.sleep(0.05)
 
 
 def test_a_helper_that_does_not_start(standin: StandIn) -> None:

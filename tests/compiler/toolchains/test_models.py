@@ -63,6 +63,37 @@ def test_bytes_signed_or_not_give_the_same_numbers_near_fp32() -> None:
         assert inside.any() and np.abs(one - want)[inside].mean() < 2 * step
 
 
+@pytest.mark.parametrize("order", ["product halved", "x halved", "sum halved"])
+def test_a_gelu_is_rounded_at_its_ends_alone_where_it_is_one_operator(order: str) -> None:
+    layers = [
+        Layer("in", "divide", ("x",), {"constant": "root"}),
+        Layer("erf", "erf", ("in",)),
+        Layer("sum", "add", ("erf",), {"constant": "one"}),
+    ]
+    if order == "product halved":
+        layers += [Layer("xs", "multiply", ("x", "sum")), Layer("gelu", "multiply", ("xs",), {"constant": "half"})]
+    elif order == "x halved":
+        layers += [Layer("h", "multiply", ("x",), {"constant": "half"}), Layer("gelu", "multiply", ("h", "sum"))]
+    else:
+        layers += [Layer("h", "multiply", ("sum",), {"constant": "half"}), Layer("gelu", "multiply", ("x", "h"))]
+    layers.append(Layer("end", "add", ("gelu",), {"constant": "one"}))
+    values = {"root": np.sqrt(2.0), "one": 1.0, "half": 0.5}
+    weights = {name: np.array([value], np.float32) for name, value in values.items()}
+    network = Network("net", {"x": TensorType((1, 8), "fp32")}, tuple(layers), ("end",), dict.fromkeys(values, (1,)))
+    model = to_onnx(network, weights, layer_types(network))
+    scales = dict.fromkeys(["x", *(layer.name for layer in layers)], Scale(0.02, True))
+
+    def rounded(whole: bool) -> list[str]:
+        nodes = quantised(model, scales, True, whole).graph.node
+        return [node.output[0] for node in nodes if node.op_type == "QuantizeLinear"]
+
+    assert rounded(True) == ["x.bytes", "gelu.bytes", "end.bytes"]
+    assert len(rounded(False)) == len(layers) + 1
+    image = np.linspace(-1.5, 1.5, 8, dtype=np.float32).reshape(1, 8)
+    (want,), (found,) = compute(model, image), compute(quantised(model, scales, True, True), image)
+    assert np.abs(want - found).max() < 0.04
+
+
 def test_values_inside_a_layer_of_several_operators_and_places_are_not_rounded() -> None:
     layers = (Layer("norm", "layer_norm", ("x",), {"scale": "s", "shift": "b"}, {"axis": -1, "epsilon": 1e-5}),)
     network = Network("net", {"x": TensorType((1, 4, 8), "fp32")}, layers, ("norm",), {"s": (8,), "b": (8,)})

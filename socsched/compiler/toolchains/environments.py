@@ -288,7 +288,7 @@ class Helper:
             while b"\n" not in self._rest:
                 left = until - time.monotonic()
                 if left <= 0 or not selector.select(left):
-                    raise self._ended(f"took longer than {seconds:g} s")
+                    raise self._ended(f"took longer than {seconds:g} s", "place the stage elsewhere, or a part of it")
                 data = os.read(stdout.fileno(), 1 << 16)
                 if not data:
                     raise self._ended(self._end())
@@ -305,11 +305,11 @@ class Helper:
         except subprocess.TimeoutExpired:
             return "closed its answers"
 
-    def _ended(self, what: str) -> Ended:
+    def _ended(self, what: str, hint: str = "") -> Ended:
         last = self._last_lines()
         with suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        hint = f"its environment may be damaged: {self.environment.command}"
+        hint = hint or f"its environment may be damaged: {self.environment.command}"
         return Ended(f"{self.environment.title} {what}{last}", hint)
 
     def _last_lines(self) -> str:

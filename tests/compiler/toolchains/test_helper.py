@@ -11,7 +11,7 @@ import pytest
 
 from socsched.compiler.toolchains import environments
 from socsched.compiler.toolchains.environments import ENVIRONMENTS, Ended, Helper, Refused, environment
-from socsched.errors import MachineError, UsageError
+from socsched.errors import EXIT_MACHINE, MachineError, UsageError
 
 SERVING = Path(environments.__file__).parent / "worker"
 WORKER = f"""
@@ -101,7 +101,7 @@ def test_it_is_ended_with_what_it_started_also_if_it_answers_no_more(standin: St
         with pytest.raises(Ended, match=r"closed its answers|took longer") as raised:
             running.ask("brood", 5)
         child = int((running.folder / "child").read_text())
-    assert raised.value.exit_code == 3 and time.monotonic() - begun < 15
+    assert raised.value.exit_code == EXIT_MACHINE == 3 and time.monotonic() - begun < 15
     until = time.monotonic() + 5
     while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
         assert time.monotonic() < until, "its child runs on"

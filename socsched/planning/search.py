@@ -87,8 +87,8 @@ MOVES = 8
 """Mappings that a search may try for each stage of a pipeline of more than `FEW`."""
 MORE = 4
 """Times as much work as stated that searches of a pipeline of more than `FEW` stages may take, in proportion."""
-LEAST_S = 4.5
-"""Time (s) that a search may take to its first plan, however short the limit: less is mostly no plan at all."""
+SHORT_S, LEAST_S = 5, 4.5
+"""A limit (s) below which a search may take `LEAST_S` to its first plan: less is mostly no plan at all."""
 ENDING, WRITING = 0.94, 0.8e-3
 """Of a time limit, the share after which what goes on ends where it is, and what writing a plan takes (s) a stage."""
 SEARCHING = 0.9
@@ -620,7 +620,7 @@ def search(request: SearchRequest) -> Plan:
     limit = None if math.isinf(whole) else min(SEARCHING * whole, ending)
     budget = request.budget if stages <= FEW else max(request.budget, MOVES * stages)
     request = replace(request, clock=Clock.of(None, limit), budget=budget)
-    with within(max(ending, LEAST_S)):
+    with within(max(ending, LEAST_S) if whole < SHORT_S else ending):
         try:
             plan = _with_doubts(request, result := _widened(request))
             tried = result.tried

@@ -846,6 +846,6 @@ def _undecided(plan: Plan, request: SearchRequest, tried: Sequence[str]) -> Plan
     if {attempt.policy for attempt in request.attempts} == {"edf"} and is_mixed(plan):
         lines.append("fixed priorities, under which more is proved at the high level of criticality: --policy fp")
     unbounded = [chain.name for chain in plan.chains if chain.bound_ns is None]
-    if unbounded and not plan.violations:
+    if unbounded and not plan.violations and not plan.solver.cut_off:
         lines.append(f"a bound for {', '.join(unbounded)}: no analysis has one (socsched analyze gives the reasons)")
     return replace(plan, solver=replace(plan.solver, portfolio=tuple(tried), decide=tuple(lines)))

@@ -104,9 +104,24 @@ def visible_ns(source: Engine, sink: Engine, size: int) -> int:
     return round(source.handoff_ns.value) + (math.ceil(size * 1e9 / min(rates)) if rates else 0)
 
 
-def conversion_figures(size: int, engine: Engine, platform: Platform, mode: PowerMode, pace: Pace) -> tuple[int, int]:
-    """Return time (ns) and energy (µJ) of a conversion job that moves `size` bytes."""
+def crossing_ns(size: int, engine: Engine) -> int:
+    """Return the time (ns) of `size` bytes between main memory and an engine, 0 where it has no memory of its own."""
+    if engine.link is None:
+        return 0
+    return round(engine.link.latency_ns.value) + math.ceil(size * 1e9 / engine.link.bandwidth.value)
+
+
+def conversion_figures(
+    read: int, written: int, producer: str, engine: Engine, platform: Platform, mode: PowerMode, pace: Pace
+) -> tuple[int, int]:
+    """Return time (ns) and energy (µJ) of a conversion job that reads and writes so many bytes.
+
+    Behind a link the side of the other engine crosses it: what is written where the `producer` (an engine) converts
+    itself, else what is read.
+    """
+    size = read + written
     time = pace.fixed_ns + max(math.ceil(size * 1e9 / pace.rate), 1)
+    time += crossing_ns(written if producer == engine.id else read, engine)
     share, picojoule = _share(engine, mode), platform.dram.picojoule_per_byte.value
     return time, job_energy_uj(engine, mode, share, time, size, picojoule)
 
@@ -143,19 +158,24 @@ def _share(engine: Engine, mode: PowerMode) -> int:
 
 
 def conversion_cost(
-    name: str, changed: Sequence[Hop], engine: Engine, platform: Platform, mode: PowerMode, pace: Pace
+    name: str, changed: Sequence[Hop], producer: str, engine: Engine, platform: Platform, mode: PowerMode, pace: Pace
 ) -> Cost:
-    """Return the cost of one conversion job over all `changed` tensors: each is read once and written once."""
-    size = sum(tensor_bytes(hop.given) + tensor_bytes(hop.wanted) for hop in changed)
-    share = _share(engine, mode)
-    time, energy = conversion_figures(size, engine, platform, mode, pace)
+    """Return the cost of one conversion job over all `changed` tensors of a stage on the engine `producer`.
+
+    Each is read once and written once.
+    """
+    read, written = sum(tensor_bytes(hop.given) for hop in changed), sum(tensor_bytes(hop.wanted) for hop in changed)
+    size, share = read + written, _share(engine, mode)
+    time, energy = conversion_figures(read, written, producer, engine, platform, mode, pace)
     fixed, fit = pace.fixed_ns, pace.fit
     if fit is not None:
         provenance, source, error = evidence(fit, share, {"transpose": 1.0, "job": 0.0})
     else:
         rate, overheads = engine.conversion or engine.bandwidth, (engine.launch_ns, engine.submit_ns)
-        provenance, error = trust([(time - fixed, (rate,)), (fixed, overheads)])
-        source = sources_of([rate, *overheads])
+        link = (engine.link.bandwidth,) if engine.link else ()
+        crossing = crossing_ns(written if producer == engine.id else read, engine)
+        provenance, error = trust([(time - fixed - crossing, (rate,)), (fixed, overheads), (crossing, link)])
+        source = sources_of([rate, *overheads, *link])
     return Cost(
         stage=name,
         engine=engine.id,

@@ -293,7 +293,9 @@ class Workload:
         if engine is None:
             raise Unconnectable(f"no engine converts between {producer.stage!r} and {consumer.stage!r}")
         pace = self.model.conversion_pace(engine)
-        cost = conversion_cost(f"{producer.stage}>{consumer.stage}", changed, engine, platform, mode, pace)
+        cost = conversion_cost(
+            f"{producer.stage}>{consumer.stage}", changed, producer.engine, engine, platform, mode, pace
+        )
         return self.model.adjust(cost) if self.model.adjust else cost
 
     def once(self, of: object, detail: Hashable, make: Callable[[], Task]) -> Task:

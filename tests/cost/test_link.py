@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from socsched.cost.conversion import Hop, conversion_cost, conversion_pace
 from socsched.cost.model import CostModel
 from socsched.cost.roofline import crossing_bytes, estimate
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.platform import Engine, Figure, Link, WeightsMemory
 from socsched.errors import DescriptorError
-from socsched.graph.operators import StageWork, tensor_bytes
+from socsched.graph.operators import StageWork, TensorType, tensor_bytes
 from socsched.models.work import stage_work
 
 BOARD = get_platform("rk3588")
@@ -81,3 +82,21 @@ def test_the_memorys_peak_limits_the_link_and_not_what_lies_behind_it(tmp_path: 
     assert load("1 GB/s").host_bandwidth(1e12) == 1e9
     with pytest.raises(DescriptorError, match=r"link\.bandwidth\.value: expected at most the memory's peak"):
         load("100 GB/s")
+
+
+@pytest.mark.parametrize("producer", ["gpu", "cpu0"])
+def test_a_conversion_behind_a_link_takes_the_other_engine_s_side_over_it(producer: str) -> None:
+    board = get_platform("jetson-agx-orin-64gb")
+    near = board.engine("gpu")
+    far = replace(near, link=Link(Figure(1e9, "measured"), Figure(10_000, "assumed")))
+    hop = Hop(TensorType((1, 8, 100, 100), "fp32", "NCHW"), TensorType((1, 8, 100, 100), "fp16", "NCHW8c"))
+    there, here = (
+        conversion_cost(
+            "a>b", [hop], producer, engine, board, board.mode(), conversion_pace(engine, board, board.mode())
+        )
+        for engine in (far, near)
+    )
+    crossing = (
+        160_000 if producer == "gpu" else 320_000
+    )  # its own result, or what the CPU wrote: bytes, and ns at 1 GB/s
+    assert there.time_ns - here.time_ns == crossing + 10_000

@@ -309,7 +309,7 @@ class Divisible:
         if engine is None:
             return None
         pace = self.model.conversion_pace(engine)
-        time, energy = conversion_figures(read + written, engine, platform, mode, pace)
+        time, energy = conversion_figures(read, written, source.id, engine, platform, mode, pace)
         return visible_ns(source, engine, size) + time + visible_ns(engine, sink, written), energy
 
     def _numbers(self, tensors: Sequence[TensorType]) -> list[int]:

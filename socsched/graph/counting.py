@@ -156,8 +156,8 @@ class Facts:
     axis that a slice, split or pad changes, largest step of a slice; `fraction`: 1 where a resize is by no whole
     factor; `moves`: 0 where a reshape drops or adds sizes of 1 alone; `counts_padding`: 1 where padding counts in an
     average, or there is none; `of_input`: 1 where a slice, gather or transpose reads an input of the network;
-    `to_output`: 1 where its result is an output; `bits`, `out_bits`: of the whole numbers of its first input and
-    result, 1 for truth values, 0 for floats; `in_gelu`, `in_norm`: 1 where an operator is a part of a written-out
+    `to_output`: 1 where the result of a cast is an output; `bits`, `out_bits`: of the whole numbers of its first input
+    and result, 1 for truth values, 0 for floats; `in_gelu`, `in_norm`: 1 where an operator is a part of a written-out
     GELU, or layer norm.
     """
 
@@ -181,7 +181,8 @@ class Facts:
             facts["batch"] = first[0]
         layer = self.layers.get(group.layer)
         attrs = layer.attrs if layer is not None and layer.op == group.kind else {}
-        facts["to_output"] = int(group.output in self.graph.outputs)
+        if group.kind == "cast":
+            facts["to_output"] = int(group.output in self.graph.outputs)
         if group.kind in ("slice", "gather", "transpose"):
             facts["of_input"] = int(any(value in self.graph.inputs for value in group.inputs))
         match group.kind:

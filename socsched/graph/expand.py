@@ -284,7 +284,7 @@ class _Expansion:
             weights = tuple(layer.weights.values())
             facts: dict[str, float] = {
                 "varies": int(a["varies"]),
-                **_turns(a, [self.type[name].shape for name in inputs]),
+                **_turns(a, [self.type[name].shape for name in layer.inputs]),
             }
             self.emit(
                 layer,

@@ -15,12 +15,6 @@ namespace socsched {
 namespace {
 
 constexpr Ns NAP = 20'000;     // between looks at a piece that is about to end
-constexpr size_t PAGE = 4096;  // memory is locked in whole pages, each once
-
-size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
-
-void* first_page(void* memory) { return reinterpret_cast<void*>(whole_pages(reinterpret_cast<size_t>(memory))); }
-
 class CudaStage : public DataStage {
  public:
   using DataStage::DataStage;
@@ -46,7 +40,6 @@ class CudaStage : public DataStage {
     counts_ = static_cast<int32_t*>(first_page(counts_memory_.get()));
     device_->check(driver().cuMemHostRegister_v2(counts_, PAGE, 0), "locking memory");
     locked_.push_back(counts_);
-    for (const InputSettings& input : settings().inputs) lasting_.push_back(is_lasting(input.from));
     for (size_t i = 0; i < place_.slots.count(); i++) slot_of(*place_.slots.slot(i), piece);
     asleep_.resize(events_.size());
     piece_ = piece;
@@ -141,13 +134,6 @@ class CudaStage : public DataStage {
     return !status;
   }
 
-  // Whether the memory of a source exists during the whole run, so that it may be locked.
-  bool is_lasting(const std::string& source) const {
-    const Settings& all = place_.control.settings();
-    const auto stage = all.stages.find(source);
-    return stage == all.stages.end() ? all.inputs.count(source) > 0 : stage->second.kind == "host";
-  }
-
   // Queue the copy of an input from the device, or from the host, into the program's memory.
   bool queue_input(const Job& job, size_t number) {
     const Tensor* tensor = arriving(job, number);
@@ -164,10 +150,7 @@ class CudaStage : public DataStage {
     if (near) {
       if (bytes && !holds(driver().cuMemcpyDtoDAsync_v2(target, found->device, bytes, stream_), "copying an input")) return false;
     } else if (bytes) {
-      if (found == tensor && found->whole)
-        lock(found->whole, found->whole_bytes);
-      else if (found == tensor && lasting_[number])
-        lock(found->data, bytes);
+      if (found->whole) lock(found->whole, found->whole_bytes);
       if (!holds(driver().cuMemcpyHtoDAsync_v2(target, found->data, bytes, stream_), "copying an input")) return false;
     }
     if (!to.row_bytes) return true;
@@ -262,7 +245,6 @@ class CudaStage : public DataStage {
   size_t piece_ = 1, started_ = 0, ended_ = 0;
   Memory counts_memory_;
   int32_t* counts_ = nullptr;         // by input: its number of rows, in locked memory
-  std::vector<bool> lasting_;         // by input
   std::vector<void*> locked_;         // sorted
   std::vector<void*> unlockable_;     // what could not be locked, which is tried once
   std::vector<std::unique_ptr<Slot>> slots_;

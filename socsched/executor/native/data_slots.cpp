@@ -49,7 +49,11 @@ void DataSlots::supply() {
 }
 
 void DataSlots::supply(Slot& slot) {
-  for (size_t port = 0; port < stage_.outputs.size(); port++) slot.ports[port].data = room(slot, port, stage_.outputs[port].bytes());
+  for (size_t port = 0; port < stage_.outputs.size(); port++) {
+    Tensor& tensor = slot.ports[port];
+    tensor.whole_bytes = whole_pages(stage_.outputs[port].bytes());
+    tensor.data = tensor.whole = first_page(room(slot, port, tensor.whole_bytes + PAGE));
+  }
 }
 
 Data* DataSlots::take() {
@@ -84,8 +88,10 @@ SensorFrames::SensorFrames(const SensorSettings& settings) : settings_(settings)
   count(settings.warm);
   const size_t tensors = settings.frames.size() * settings.warm.ports.size() + settings.warm.ports.size();
   require_room(total + tensors * ALIGNMENT, 1, settings.file);
-  memory_ = allocate(total + tensors * ALIGNMENT);
-  char* next = static_cast<char*>(memory_.get());
+  const size_t whole = whole_pages(total + tensors * ALIGNMENT);
+  memory_ = allocate(whole + PAGE);
+  void* const first = first_page(memory_.get());
+  char* next = static_cast<char*>(first);
   const auto read = [&](const FrameSettings& from, Data& to) {
     for (const TensorType& type : from.ports) {
       if (std::fread(next, 1, type.bytes(), file) != type.bytes())
@@ -93,8 +99,8 @@ SensorFrames::SensorFrames(const SensorSettings& settings) : settings_(settings)
       Tensor tensor;
       tensor.data = next;
       tensor.type = type;
-      tensor.whole = memory_.get();
-      tensor.whole_bytes = total + tensors * ALIGNMENT;
+      tensor.whole = first;
+      tensor.whole_bytes = whole;
       next += (type.bytes() + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
       to.ports.push_back(tensor);
     }

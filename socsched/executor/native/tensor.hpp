@@ -48,8 +48,8 @@ struct TensorType {
   bool lies_as(const TensorType& other) const;                // whether data type and layout agree
 };
 
-// A tensor in memory; `device` is its address on a GPU, where it may lie alone.  `whole`: the memory with others that it
-// is a part of, if that exists during the whole run.
+// A tensor in memory; `device` is its address on a GPU, where it may lie alone.  `whole`: whole pages that it is a
+// part of, if they exist during the whole run: those of frames, or of the most rows that it may have.
 struct Tensor {
   void* data = nullptr;
   TensorType type;
@@ -68,6 +68,12 @@ using Memory = std::unique_ptr<void, FreeMemory>;
 // Return zeroed memory that starts at a multiple of 64 bytes, as compiled kernels require; all of its pages exist.
 // Failure if tensors would take more than MOST_MEMORY.
 Memory allocate(size_t bytes);
+
+constexpr size_t PAGE = 4096;  // memory is locked for a GPU in whole pages, each once, and copied if all of it is locked or nothing
+
+inline size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+inline void* first_page(void* memory) { return reinterpret_cast<void*>(whole_pages(reinterpret_cast<size_t>(memory))); }
 
 // Failure if `bytes` more, once for each of `count`, would be too many.
 void require_room(size_t bytes, size_t count, const std::string& what);

@@ -270,6 +270,13 @@ CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  const uint64_t first = reinterpret_cast<uint64_t>(from) / 4096, last = (reinterpret_cast<uint64_t>(from) + bytes - 1) / 4096;
+  {
+    const std::lock_guard<std::recursive_mutex> lock(guard);
+    uint64_t held = 0;
+    for (uint64_t page = first; page <= last; page++) held += registered.count(page);
+    if (held && held <= last - first) return done(WRONG);  // locked in part
+  }
   return submit(stream, [=] {
     note("copy in %zu", bytes);
     if (!on_device(to, bytes)) return WRONG;

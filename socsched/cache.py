@@ -100,7 +100,7 @@ def keep(kind: str, key: str, value: Any) -> None:
 def alone(kind: str) -> Iterator[None]:
     """Let one process at a time make what is cached as `kind`: the others find it when their turn comes.
 
-    Nobody waits where the cache is unusable.
+    Where the cache is unusable, no process waits.
     """
     with ExitStack() as held:
         with suppress(OSError, MachineError):

@@ -1,8 +1,8 @@
 """An instant after which long computations of a thread end where they are.
 
-Searches look at a clock between the mappings that they try (`planning.clock`).  One analysis of a thousand stages may
-take longer than all the time there is, so loops inside analyses ask here, and whoever called them goes on with what
-there is.  Without a limit nothing ends early: equal inputs give equal results.
+A search reads a clock between the mappings that it tries (`planning.clock`).  One analysis of a thousand stages may
+take longer than the whole limit, so loops inside analyses call `check`, and their caller continues with the result that
+it has.  Without a limit no loop ends early: equal inputs give equal results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shares of engines as choices of a plan: who has how many of an engine's units, decided outside the search.
+"""Shares of engines as choices of a plan: how many of an engine's units each stage has, decided before the search.
 
 An engine that declares `division` becomes, for one search, an engine whose lanes are groups of units; stages of the
 most urgent class there have the first lanes, all others the rest.  A few such vectors are tried, the most balanced

@@ -96,7 +96,7 @@ def unplaceable(
 
 
 def without_tasks(workload: Workload, goals: Sequence[Objective], report: SearchReport) -> Plan:
-    """Return a plan without tasks, whose `report` says why; it is infeasible if that has a proof, else undecided."""
+    """Return a plan without tasks: infeasible if `report` holds a proof, else undecided."""
     model, graph = workload.model, workload.graph
     cap = model.mode.cap_mw
     return Plan(

@@ -55,7 +55,7 @@ def spelt_out(graph: Graph) -> Graph:
 
 
 def _layers(graph: Graph, group: Group, values: dict[str, TensorType]) -> list[Group] | None:
-    """Return a recurrent operator's result as groups, none where nobody reads it, None where it has no kernel."""
+    """Return a recurrent operator's result as groups, () if no layer reads it, None without a kernel for it."""
     options, attributes = group.options, group.options["attributes"]
     if not graph.consumers(group.output) and group.output not in graph.outputs:
         return []

@@ -33,7 +33,7 @@ _RENAMED = (13, 0), "sm_101", "sm_110"
 _OF_CUDA_13 = 100
 """Boards with architectures from that number on have CUDA 13 (JetPack 7); Orin has 12 (JetPack 6), older ones 11."""
 _OF_CARDS = (70, 75, 80, 86, 89, 90)
-"""Architectures of cards alone, whose drivers are no older than the toolkit beside them."""
+"""Architectures that only cards have, not boards; a card's driver is as new as the toolkit on its machine."""
 _WHEELS = {
     12: (
         ("nvidia-cuda-nvrtc-cu12==12.6.85", "nvidia-cuda-runtime-cu12==12.6.77", "nvidia-cuda-cccl-cu12==12.6.77"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--constants", type=click.Path(path_type=Path, dir_okay=False), help="CSV of interference constants.")
 @click.option("--rate", "rates", multiple=True, metavar="NETWORK=1/S", help="With --profiles: requests a second.")
 @click.option(
-    "--law", type=click.Choice(["amdahl", "fixed", "fill", "measured"]), default="fixed", show_default=True,
+    "--law", type=click.Choice(["amdahl", "fixed", "fill"]), default="fixed", show_default=True,
     help="With --profiles: how latency grows on a share.",
 )  # fmt: skip
 @click.option("--systems", metavar="NAME[,...]", help="Ways to share; all of them by default.")

@@ -25,9 +25,8 @@ from socsched.units import format_duration
 from socsched_literature.sharing import gpulet, mig_serving, nexus
 from socsched_literature.sharing.deployment import Arrivals, Demand, Deployment, Outcome, Part, mechanism, requests
 from socsched_literature.sharing.gslice import Gslice
-from socsched_literature.sharing.mig_serving import geometry, search
+from socsched_literature.sharing.mig_serving import geometry
 from socsched_literature.sharing.profile import (
-    OTHERWISE,
     Interference,
     NoInterference,
     Profile,
@@ -113,9 +112,7 @@ def from_profiles(file: Path, constants: Path | None, rates: dict[str, float], l
         rates = dict.fromkeys(profiles, each)
     interference = read_constants(constants) if constants else NoInterference()
     networks = tuple((profiles[name], rate) for name, rate in rates.items())
-    others = sorted(profile.name for profile, _ in networks if profile.law != law)
-    estimated = f" (law of shares {OTHERWISE}, not measured: {', '.join(others)})" if others else ""
-    return Source(f"networks of {file.name}{estimated}", networks, "poisson", interference)
+    return Source(f"networks of {file.name}", networks, "poisson", interference)
 
 
 SYSTEMS = ("time", "time-slicing", "streams", "mps-equal", "gpulet", "gslice", "mig")
@@ -255,7 +252,7 @@ def _mig(demands: Sequence[Demand], source: Source, setting: Setting) -> Deploym
         raise UsageError("no MIG geometry", hint="name one with --mig, such as a100-40gb")
     geometry(setting.mig)
     problem = mig_serving.problem(setting.mig, demands)
-    configs = sorted(search(problem), key=len, reverse=True)
+    configs = sorted(mig_serving.greedy(problem), key=len, reverse=True)
     deployment = mig_serving.deployment(problem, configs)
     kept = tuple(part for part in deployment.parts if part.device < setting.devices)
     lost = [part.served[0] for part in deployment.parts if part.device >= setting.devices]

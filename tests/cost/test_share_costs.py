@@ -16,7 +16,7 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.platform import Figure
 from socsched.models.work import stage_work
 
-MEASURED = Path(__file__).parents[2] / "socsched_literature" / "sharing" / "shares_h100.json"
+MEASURED = Path(__file__).parents[1] / "data" / "shares_h100.json"
 LATENCY_NS = 5000.0
 """What a kernel of tens of microseconds takes whatever its blocks: launch, filling, draining."""
 

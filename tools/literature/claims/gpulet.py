@@ -10,7 +10,6 @@ from itertools import product
 from statistics import geometric_mean
 
 from socsched_literature.sharing import gpulet, nexus
-from socsched_literature.sharing import profile as measured
 from socsched_literature.sharing.deployment import SECOND, Demand, mechanism
 from socsched_literature.sharing.profile import (
     MS,
@@ -35,8 +34,8 @@ WORKLOADS = (
     Scenario("traffic", {"ssd": 100.0, "googlenet": 100.0, "vgg16": 100.0}),
 )
 """After the paper's table of workloads (rates in its proportions) and its two applications."""
-LAWS: tuple[ShareLaw, ...] = ("amdahl", "fixed", "fill", "measured")
-GUESTS: tuple[ShareLaw, ...] = ("fixed", "amdahl", "measured")
+LAWS: tuple[ShareLaw, ...] = ("amdahl", "fixed", "fill")
+GUESTS: tuple[ShareLaw, ...] = ("fixed", "amdahl")
 GPUS = 4
 
 
@@ -48,7 +47,6 @@ def claims() -> list[Claim]:
     parts = System("space", lambda demands: gpulet.schedule(demands, GPUS, neighbours), mps, neighbours)
     gains: dict[str, list[float]] = {}
     rates: list[str] = []
-    seen: list[str] = []
     served: list[float] = []
     only_parts = 0
     for law in LAWS:
@@ -58,8 +56,6 @@ def claims() -> list[Claim]:
             before, after = (one.load * scenario.total if one else 0.0 for one in most)
             if law == "fixed":
                 rates.append(f"{scenario.name} {before:.0f} to {after:.0f}/s")
-            if law == "measured":
-                seen.append(f"{scenario.name} {before:.0f} to {after:.0f}/s")
             if before:
                 gains.setdefault(law, []).append(after / before)
                 # The same requests for both, half as many again as time sharing can answer.
@@ -70,9 +66,8 @@ def claims() -> list[Claim]:
             elif after:
                 only_parts += 1
     means = {law: geometric_mean(found) for law, found in gains.items()}
-    tight, tight_measured = (tightened(whole, parts, law) for law in ("fixed", "measured"))
-    counts, counts_measured = (schedulable(whole, parts, law) for law in ("fixed", "measured"))
-    own, calmer = entirely(measured.neighbours()), entirely(neighbours)
+    tight = tightened(whole, parts, "fixed")
+    counts = schedulable(whole, parts, "fixed")
     guests = {law: [everybody(scenario, law, neighbours) for scenario in WORKLOADS] for law in GUESTS}
     shown = {
         law: ", ".join(f"{one.name} {gain:.2f}" for one, gain in zip(WORKLOADS, found, strict=True))
@@ -88,7 +83,7 @@ def claims() -> list[Claim]:
             "99 % in time; baseline squishy bin packing; latency on a share reconstructed from occupancies",
             "2.03x on average (2080 Ti, measured)",
             f"{mean:.2f}x ({'; '.join(rates)}); with the other two assumed laws of shares {means['amdahl']:.2f}x and "
-            f"{means['fill']:.2f}x, with the law measured on an H100 {means['measured']:.2f}x ({'; '.join(seen)}); game has seven networks, more than time sharing finds GPUs for",
+            f"{means['fill']:.2f}x; game has seven networks, more than time sharing finds GPUs for",
             mean >= 1.5,
             "where it gains least (long networks only) batches of 32 fill the GPU, and a part is as fast for its size",
         ),
@@ -103,8 +98,7 @@ def claims() -> list[Claim]:
             "for both",
             "no figure",
             f"{wide:.2f}x ({shown['fixed']}); with the least favourable law of shares "
-            f"{geometric_mean(guests['amdahl']):.2f}x ({shown['amdahl']}); with the measured one "
-            f"{geometric_mean(guests['measured']):.2f}x ({shown['measured']})",
+            f"{geometric_mean(guests['amdahl']):.2f}x ({shown['amdahl']})",
             wide >= 1.5,
             "the mean rests on equal and game, where many networks meet few GPUs; elsewhere much of the first row's gain is "
             "admission, and where every kernel needs all units parts lose",
@@ -113,7 +107,7 @@ def claims() -> list[Claim]:
             SYSTEM, PAPER, "the gain holds for tighter objectives",
             "as above with the objectives the authors published for a 2080 Ti (networks but LeNet, whose 5 ms no batch "
             "meets in these measurements), law of shares as in the first row",
-            "no figure", f"{tight:.2f}x; with the measured law {tight_measured:.2f}x", tight >= 1.0,
+            "no figure", f"{tight:.2f}x", tight >= 1.0,
             "less than above: a 3080's measured latencies hold a fixed part of 6 to 10 ms, so that small batches of long "
             "networks on small parts are late",
         ),
@@ -121,50 +115,17 @@ def claims() -> list[Claim]:
             SYSTEM, PAPER, "schedules more combinations of rates",
             "the five networks at 0, 200, 400 or 600 requests a second in every combination (VGG-16 at a tenth, as these "
             "profiles serve 47 a second at most), 4 GPUs",
-            "more of 1023, by a figure", f"{counts[1]} against {counts[0]} of 1023; with the measured law "
-            f"{counts_measured[1]} against {counts_measured[0]}", counts[1] > counts[0],
-        ),
-        Claim(
-            SYSTEM, PAPER, "the gain holds where latencies on shares are measured",
-            "latencies and times on shares of our H100 measurements alone (docs/sharing.md), loads on memory and "
-            "gpulet's interference constants fitted there, objectives twice the latency of a batch of 32, otherwise as in the "
-            "first row",
-            "2.03x on average (2080 Ti, measured)",
-            f"{geometric_mean(own.values()):.2f}x ({', '.join(f'{name} {gain:.2f}' for name, gain in own.items())}); with "
-            f"the published constants of a 3080 {geometric_mean(calmer.values()):.2f}x "
-            f"({', '.join(f'{name} {gain:.2f}' for name, gain in calmer.items())})",
-            geometric_mean(own.values()) >= 1.5,
-            "any neighbour costs a tenth there, and one that is busy in the L2 cache up to 40 %, more than the 3080's "
-            "constants have it",
+            "more of 1023, by a figure", f"{counts[1]} against {counts[0]} of 1023", counts[1] > counts[0],
         ),
     ]  # fmt: skip
 
 
 def networks(law: ShareLaw, objectives_ns: Mapping[str, int] | None = None) -> dict[str, Profile]:
     """Return the published networks by name, and LeNet six times over as the game application has it."""
-    return six_times(read_profiles(data("gpulet", "3080_UTIL.CSV"), objectives_ns, law=law))
-
-
-def six_times(profiles: list[Profile]) -> dict[str, Profile]:
-    """Return networks by name, and LeNet six times over."""
-    found = {one.name: one for one in profiles}
+    found = {one.name: one for one in read_profiles(data("gpulet", "3080_UTIL.CSV"), objectives_ns, law=law)}
     for i in range(1, 7):
         found[f"lenet{i}"] = replace(found["lenet"], name=f"lenet{i}")
     return found
-
-
-def entirely(neighbours: Interference) -> dict[str, float]:
-    """Return the gain in load of every workload whose networks take what they took on an H100; 4 GPUs."""
-    profiles = six_times(measured.profiles())
-    contexts = mechanism("green-contexts")
-    whole = System("time", lambda demands: nexus.schedule(demands, GPUS), contexts, neighbours)
-    parts = System("space", lambda demands: gpulet.schedule(demands, GPUS, neighbours), contexts, neighbours)
-    gains = {}
-    for scenario in WORKLOADS:
-        most = [capacity(one, scenario, profiles, lowest=0.5, duration_ns=SECOND) for one in (whole, parts)]
-        if most[0] and most[1]:
-            gains[scenario.name] = most[1].load / most[0].load
-    return gains
 
 
 def tightened(whole: System, parts: System, law: ShareLaw) -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from socsched_literature.sharing.deployment import SECOND, Demand, Deployment, Part, Served, mechanism, requests
 from socsched_literature.sharing.gslice import Gslice, Options
-from socsched_literature.sharing.profile import Interference, ShareLaw, read_constants, read_profiles
+from socsched_literature.sharing.profile import Interference, read_constants, read_profiles
 from socsched_literature.sharing.serving import Simulation, whole
 from tools.literature.claims._published import data
 from tools.literature.claims.claim import Claim
@@ -27,8 +27,6 @@ def claims() -> list[Claim]:
     learned = [converged(mix, neighbours, Options()) for mix in MIXES]
     swinging = [converged(mix, neighbours, Options(careful=False, latency="mean")) for mix in MIXES]
     shared = [most_at_once(mix, neighbours) for mix in MIXES]
-    seen = [converged(mix, neighbours, Options(), "measured") for mix in MIXES]
-    seen_shared = [most_at_once(mix, neighbours, "measured") for mix in MIXES]
     settled = min(one[2] for one in learned)
     first, last = min(one[0] for one in learned), min(one[1] for one in learned)
     return [
@@ -38,9 +36,7 @@ def claims() -> list[Claim]:
             "then 100 s of other requests with the shares it ended at",
             "objectives met after a few periods",
             f"worst network in time {first:.0%} with equal shares and single requests, {last:.1%} at the end; in the "
-            f"last third all shares are within a step of 5 % of the last ones for {settled:.0%} of the periods or more; with the law of "
-            f"shares measured on an H100 {min(o[0] for o in seen):.0%}, {min(o[1] for o in seen):.1%} at the end, settled for "
-            f"{min(o[2] for o in seen):.0%}",
+            f"last third all shares are within a step of 5 % of the last ones for {settled:.0%} of the periods or more",
             last >= 0.99,
             "with the scarcer residual deciding what is given back, and the 99th percentile as latency; with the rule as "
             f"its reimplementation has it (mean latency, the larger residual) shares swing: {min(o[1] for o in swinging):.0%}",
@@ -50,21 +46,17 @@ def claims() -> list[Claim]:
             "the same mixes, satisfaction of all requests, against all networks on unpartitioned streams with single "
             "requests",
             "2x to 13x throughput (against MPS and TensorRT baselines)",
-            "; ".join(f"{one[3]:.1%} against {other:.1%}" for one, other in zip(learned, shared, strict=True))
-            + "; with the measured law "
-            + "; ".join(f"{one[3]:.1%} against {other:.1%}" for one, other in zip(seen, seen_shared, strict=True)),
+            "; ".join(f"{one[3]:.1%} against {other:.1%}" for one, other in zip(learned, shared, strict=True)),
             all(one[3] >= other for one, other in zip(learned, shared, strict=True)),
         ),
     ]  # fmt: skip
 
 
-def converged(
-    mix: dict[str, float], neighbours: Interference, options: Options, law: ShareLaw = "fixed"
-) -> tuple[float, float, float, float]:
+def converged(mix: dict[str, float], neighbours: Interference, options: Options) -> tuple[float, float, float, float]:
     """Return the worst network in time at first and at the end, how much of the last third of the periods had shares
     within a step (5 %) of the last ones, and all requests in time.
     """
-    profiles = {one.name: one for one in read_profiles(data("gpulet", "3080_UTIL.CSV"), law=law)}
+    profiles = {one.name: one for one in read_profiles(data("gpulet", "3080_UTIL.CSV"), law="fixed")}
     demands = [Demand(profiles[name], rate) for name, rate in mix.items()]
     control = Gslice(demands, options=options)
     begin = control.start()
@@ -83,9 +75,9 @@ def converged(
     return before.worst, after.worst, near, after.satisfaction
 
 
-def most_at_once(mix: dict[str, float], neighbours: Interference, law: ShareLaw = "fixed") -> float:
+def most_at_once(mix: dict[str, float], neighbours: Interference) -> float:
     """Return the fraction of requests in time with all networks on streams and single requests."""
-    profiles = {one.name: one for one in read_profiles(data("gpulet", "3080_UTIL.CSV"), law=law)}
+    profiles = {one.name: one for one in read_profiles(data("gpulet", "3080_UTIL.CSV"), law="fixed")}
     parts = tuple(whole([(profiles[name], rate)], batch=1) for name, rate in mix.items())
     asked = requests(mix, 100 * SECOND, seed=2)
     streams = Simulation(Deployment(parts), mechanism("streams"), neighbours, adaptive=False)

@@ -40,7 +40,7 @@ def test_stages_list_their_included_files() -> None:
 
 @pytest.fixture(scope="module")
 def figures() -> dict:
-    return json.loads((CHECKOUT / "docs/models/pointpillars-s.json").read_text())
+    return json.loads((CHECKOUT / "tests/data/pointpillars-s.json").read_text())
 
 
 def mean(result: dict) -> float:

@@ -71,9 +71,7 @@ namespace emulated {
 enum State { READY, AT_BLOCK_BARRIER, AT_WARP, DONE };
 struct Copy { unsigned char *to; const unsigned char *from; bool taken; };
 struct Fiber {
-  ucontext_t context;
-  jmp_buf place_in_code;  // once it has begun: switching contexts takes two system calls
-  bool begun;
+  jmp_buf place_in_code;  // where it goes on: switching contexts takes two system calls
   std::vector<char> stack;
   State state;
   Place place;
@@ -91,28 +89,37 @@ static Fiber *current;
 static jmp_buf scheduler;
 static std::function<void()> body;
 
-static void entry() {
-  body();
-  current->state = DONE;
-  _longjmp(scheduler, 1);
-}
-
 static bool alone;          // threads run one after the other
 static bool waited;         // threads of a block waited for each other
+
+static void __attribute__((noinline)) leave(State state) {
+  current->state = state;
+  if (!_setjmp(current->place_in_code)) _longjmp(scheduler, 1);
+}
+
+static void entry() {       // a fiber runs one thread of each block
+  for (;; leave(DONE)) body();
+}
 
 static void pause(State state) {
   if (alone) std::abort();  // the kernel's first block did not wait
   waited = true;
-  current->state = state;
-  if (!_setjmp(current->place_in_code)) _longjmp(scheduler, 1);
+  leave(state);
 }
 
 static void __attribute__((noinline)) resume(Fiber &fiber) {
   current = &fiber;
   threadIdx = fiber.place;
   if (_setjmp(scheduler)) return;
-  if (std::exchange(fiber.begun, true)) _longjmp(fiber.place_in_code, 1);
-  setcontext(&fiber.context);
+  if (!fiber.stack.empty()) _longjmp(fiber.place_in_code, 1);
+  fiber.stack.resize(1 << 16);
+  static ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = fiber.stack.data();
+  context.uc_stack.ss_size = fiber.stack.size();
+  context.uc_link = nullptr;
+  makecontext(&context, entry, 0);
+  setcontext(&context);
 }
 
 static int byte_of(uint word, int index, bool is_signed) {
@@ -159,15 +166,8 @@ static bool run_block(Place block, int width, int height) {
     Fiber &fiber = fibers[i];
     fiber.place = {int(i) % width, int(i) / width, 0};
     fiber.state = READY;
-    fiber.begun = false;
     fiber.open.clear();
     fiber.groups.clear();
-    if (fiber.stack.empty()) fiber.stack.resize(1 << 16);  // kept for the next block
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.data();
-    fiber.context.uc_stack.ss_size = fiber.stack.size();
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, entry, 0);
   }
   for (;;) {
     bool moved = false, done = true;
@@ -178,7 +178,7 @@ static bool run_block(Place block, int width, int height) {
       resume(fiber);
     }
     if (done) return true;
-    if (!moved) return false;  // stuck: lanes that do not meet
+    if (!moved) return fibers.clear(), false;  // stuck: lanes that do not meet
     for (size_t warp = 0; warp + 32 <= fibers.size(); warp += 32)
       all_at(warp, 32, AT_WARP, [&] { fibers[warp].is_load ? load(&fibers[warp]) : multiply(&fibers[warp]); });
     all_at(0, fibers.size(), AT_BLOCK_BARRIER, [] {});

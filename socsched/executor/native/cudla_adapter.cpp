@@ -44,18 +44,16 @@ class Cudla {
     uint64_t core = 0;
     for (const char* const* option = artefact.options; *option; option += 2)
       if (std::strcmp(option[0], "core") == 0) core = std::strtoull(option[1], nullptr, 10);
-    int (*create)(uint64_t, Dla**, uint32_t);
-    int (*load)(Dla*, const uint8_t*, size_t, Loadable**, uint32_t);
-    library_.find("cudlaCreateDevice", create);
-    library_.find("cudlaModuleLoadFromMemory", load);
+    library_.find("cudlaCreateDevice", create_);
+    library_.find("cudlaModuleLoadFromMemory", load_);
     library_.find("cudlaModuleGetAttributes", get_);
     library_.find("cudlaMemRegister", register_);
     library_.find("cudlaSubmitTask", submit_);
     library_.find("cudlaGetLastError", last_error_);
     stream_ = device_.stream(SOFT);
-    check(create(core, &dla_, HYBRID), "cudlaCreateDevice");
+    check(create_(core, &dla_, HYBRID), "cudlaCreateDevice");
     model_ = read_artefact(artefact.file);
-    check(load(dla_, reinterpret_cast<const uint8_t*>(model_.data()), model_.size(), &loadable_, 0), "cudlaModuleLoadFromMemory");
+    check(load_(dla_, reinterpret_cast<const uint8_t*>(model_.data()), model_.size(), &loadable_, 0), "cudlaModuleLoadFromMemory");
     arrange(artefact.inputs, artefact.input_count, INPUT_COUNT, INPUTS, inputs_);
     arrange(artefact.outputs, artefact.output_count, OUTPUT_COUNT, OUTPUTS, outputs_);
   }
@@ -116,6 +114,8 @@ class Cudla {
   Loadable* loadable_ = nullptr;
   std::vector<char> model_;
   Side inputs_, outputs_;
+  int (*create_)(uint64_t, Dla**, uint32_t) = nullptr;
+  int (*load_)(Dla*, const uint8_t*, size_t, Loadable**, uint32_t) = nullptr;
   int (*get_)(Loadable*, int, Attribute*) = nullptr;
   int (*register_)(Dla*, const uint64_t*, size_t, uint64_t**, uint32_t) = nullptr;
   int (*submit_)(Dla*, const Task*, uint32_t, void*, uint32_t) = nullptr;

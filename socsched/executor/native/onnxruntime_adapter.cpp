@@ -1,6 +1,6 @@
 // ONNX models and QNN context binaries through ONNX Runtime's C API, loaded at run time.
 //
-// OrtApi is a table of functions that only grows; the numbers are positions in it (onnxruntime_c_api.h and the table
+// OrtApi is a table of functions that only grows; each is known by its position there (onnxruntime_c_api.h and the table
 // `ort_api_1_to_25` of onnxruntime_c_api.cc, release 1.25, MIT licence).
 #include <cstring>
 #include <mutex>
@@ -16,12 +16,27 @@ struct OrtApiBase {
   const char* (*GetVersionString)();
 };
 
-enum Position {
-  GET_ERROR_MESSAGE = 2, CREATE_ENV = 3, CREATE_SESSION = 7, RUN = 9, CREATE_SESSION_OPTIONS = 10, SET_LOG_SEVERITY = 22,
-  SET_INTRA_OP_THREADS = 24, CREATE_TENSOR = 49, CREATE_CPU_MEMORY_INFO = 69, RELEASE_STATUS = 93, RELEASE_VALUE = 96,
-  ADD_CONFIG_ENTRY = 130, APPEND_PROVIDER = 216, REGISTER_PROVIDER_LIBRARY = 301, GET_DEVICES = 303, APPEND_PROVIDER_V2 = 304,
-  DEVICE_PROVIDER_NAME = 312
+template <class R, class... A>
+struct Function {
+  using type = R (*)(A...);
+  size_t position;
 };
+
+using Texts = const char* const*;
+constexpr Function<const char*, const void*> GET_ERROR_MESSAGE{2};
+constexpr Function<void*, int, const char*, void**> CREATE_ENV{3};
+constexpr Function<void*, const void*, const char*, const void*, void**> CREATE_SESSION{7};
+constexpr Function<void*, void*, const void*, Texts, void* const*, size_t, Texts, size_t, void**> RUN{9};
+constexpr Function<void*, void**> CREATE_SESSION_OPTIONS{10};
+constexpr Function<void*, void*, int> SET_LOG_SEVERITY{22}, SET_INTRA_OP_THREADS{24};
+constexpr Function<void*, const void*, void*, size_t, const int64_t*, size_t, int, void**> CREATE_TENSOR{49};
+constexpr Function<void*, int, int, void**> CREATE_CPU_MEMORY_INFO{69};
+constexpr Function<void, void*> RELEASE_STATUS{93}, RELEASE_VALUE{96};
+constexpr Function<void*, void*, const char*, const char*> ADD_CONFIG_ENTRY{130}, REGISTER_PROVIDER_LIBRARY{301};
+constexpr Function<void*, void*, const char*, Texts, Texts, size_t> APPEND_PROVIDER{216};
+constexpr Function<void*, const void*, const void* const**, size_t*> GET_DEVICES{303};
+constexpr Function<void*, void*, void*, const void* const*, size_t, Texts, Texts, size_t> APPEND_PROVIDER_V2{304};
+constexpr Function<const char*, const void*> DEVICE_PROVIDER_NAME{312};
 
 constexpr uint32_t FIRST_VERSION = 12, PLUGIN_VERSION = 22;  // with AppendExecutionProvider by name; with provider libraries
 constexpr int FATAL = 4, WARNING = 2;
@@ -48,21 +63,19 @@ class OnnxRuntime {
     api_ = base()->GetApi(version);
     if (!api_) throw std::runtime_error(std::string(artefact.vendor_library) + ": release " + base()->GetVersionString() + " is too old: its C API has no version " + std::to_string(version));
     void *environment = nullptr, *options = nullptr;
-    call<int, const char*, void**>(CREATE_ENV, WARNING, "socsched", &environment);
-    call<void**>(CREATE_SESSION_OPTIONS, &options);
-    call<void*, int>(SET_LOG_SEVERITY, options, FATAL);
-    if (threads) call<void*, int>(SET_INTRA_OP_THREADS, options, threads);
-    for (const auto& [name, value] : entries) call<void*, const char*, const char*>(ADD_CONFIG_ENTRY, options, name, value);
+    call(CREATE_ENV, WARNING, "socsched", &environment);
+    call(CREATE_SESSION_OPTIONS, &options);
+    call(SET_LOG_SEVERITY, options, FATAL);
+    if (threads) call(SET_INTRA_OP_THREADS, options, threads);
+    for (const auto& [name, value] : entries) call(ADD_CONFIG_ENTRY, options, name, value);
     if (!plugin.empty()) {
       const void* const device = device_of(environment, provider, plugin);
-      call<void*, void*, const void* const*, size_t, const char* const*, const char* const*, size_t>(
-          APPEND_PROVIDER_V2, options, environment, &device, 1, names.data(), values.data(), names.size());
+      call(APPEND_PROVIDER_V2, options, environment, &device, 1, names.data(), values.data(), names.size());
     } else if (!provider.empty()) {
-      call<void*, const char*, const char* const*, const char* const*, size_t>(APPEND_PROVIDER, options, provider.c_str(), names.data(), values.data(),
-                                                                              names.size());
+      call(APPEND_PROVIDER, options, provider.c_str(), names.data(), values.data(), names.size());
     }
-    call<void*, const char*, void*, void**>(CREATE_SESSION, environment, artefact.file, options, &session_);
-    call<int, int, void**>(CREATE_CPU_MEMORY_INFO, 1, 0, &memory_);
+    call(CREATE_SESSION, environment, artefact.file, options, &session_);
+    call(CREATE_CPU_MEMORY_INFO, 1, 0, &memory_);
     keep(artefact.inputs, artefact.input_count, inputs_, input_names_);
     keep(artefact.outputs, artefact.output_count, outputs_, output_names_);
   }
@@ -72,9 +85,8 @@ class OnnxRuntime {
     std::vector<const char*> input_names, output_names;
     for (const std::string& name : input_names_) input_names.push_back(name.c_str());
     for (const std::string& name : output_names_) output_names.push_back(name.c_str());
-    call<void*, void*, const char* const*, void* const*, size_t, const char* const*, size_t, void**>(
-        RUN, session_, nullptr, input_names.data(), given.values.data(), given.values.size(), output_names.data(), output_names.size(),
-        const_cast<void**>(found.values.data()));
+    call(RUN, session_, nullptr, input_names.data(), given.values.data(), given.values.size(), output_names.data(), output_names.size(),
+         const_cast<void**>(found.values.data()));
   }
 
  private:
@@ -82,25 +94,30 @@ class OnnxRuntime {
   struct Values {
     Values(OnnxRuntime& runtime, const std::vector<socsched_port>& ports, void* const* memory) : runtime(runtime), values(ports.size()) {
       for (size_t i = 0; i < ports.size(); i++)
-        runtime.call<void*, void*, size_t, const int64_t*, size_t, int, void**>(CREATE_TENSOR, runtime.memory_, memory[i], ports[i].bytes, ports[i].shape,
-                                                                               static_cast<size_t>(ports[i].rank), ELEMENT_TYPES[ports[i].dtype], &values[i]);
+        runtime.call(CREATE_TENSOR, runtime.memory_, memory[i], ports[i].bytes, ports[i].shape, static_cast<size_t>(ports[i].rank),
+                     ELEMENT_TYPES[ports[i].dtype], &values[i]);
     }
 
     ~Values() {
       for (void* const value : values)
-        if (value) reinterpret_cast<void (*)(void*)>(runtime.api_[RELEASE_VALUE])(value);
+        if (value) runtime.at(RELEASE_VALUE)(value);
     }
 
     OnnxRuntime& runtime;
     std::vector<void*> values;
   };
 
-  template <class... Arguments>
-  void call(Position function, Arguments... arguments) const {
-    void* const status = reinterpret_cast<void* (*)(Arguments...)>(api_[function])(arguments...);
+  template <class F>
+  typename F::type at(const F& function) const {
+    return reinterpret_cast<typename F::type>(api_[function.position]);
+  }
+
+  template <class F, class... Arguments>
+  void call(const F& function, Arguments... arguments) const {
+    void* const status = at(function)(arguments...);
     if (!status) return;
-    const std::string message = reinterpret_cast<const char* (*)(void*)>(api_[GET_ERROR_MESSAGE])(status);
-    reinterpret_cast<void (*)(void*)>(api_[RELEASE_STATUS])(status);
+    const std::string message = at(GET_ERROR_MESSAGE)(status);
+    at(RELEASE_STATUS)(status);
     throw std::runtime_error("ONNX Runtime: " + message);
   }
 
@@ -110,11 +127,11 @@ class OnnxRuntime {
     const std::lock_guard<std::mutex> lock(once);
     const void* const* devices = nullptr;
     for (const bool registered : {false, true}) {
-      if (registered) call<void*, const char*, const char*>(REGISTER_PROVIDER_LIBRARY, environment, provider.c_str(), plugin.c_str());
+      if (registered) call(REGISTER_PROVIDER_LIBRARY, environment, provider.c_str(), plugin.c_str());
       size_t count = 0;
-      call<void*, const void* const**, size_t*>(GET_DEVICES, environment, &devices, &count);
+      call(GET_DEVICES, environment, &devices, &count);
       for (size_t i = 0; i < count; i++)
-        if (provider == reinterpret_cast<const char* (*)(const void*)>(api_[DEVICE_PROVIDER_NAME])(devices[i])) return devices[i];
+        if (provider == at(DEVICE_PROVIDER_NAME)(devices[i])) return devices[i];
     }
     throw std::runtime_error(plugin + ": no device of " + provider);
   }

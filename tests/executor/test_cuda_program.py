@@ -257,5 +257,6 @@ def test_hostile_launch_lists_are_refused(executor: Path, gpu: Path, case: str, 
 def test_declarations_equal_those_of_cudas_header(changed: str, tmp_path: Path) -> None:
     include = Path(shutil.which("nvcc") or "").resolve().parent.parent / "include"
     text = (include if (include / "cuda.h").is_file() else CUDA).joinpath("cuda.h").read_text()
-    (tmp_path / "cuda.h").write_text(text.replace(changed, changed.replace("= 0x1", "= 0x2").replace("CUstream", "int")))
+    other = changed.replace("= 0x1", "= 0x2").replace("CUstream", "int")
+    (tmp_path / "cuda.h").write_text(text.replace(changed, other))
     assert bool(changed) == bool(check(tmp_path, "cuda.h"))

@@ -1,8 +1,9 @@
 """The executor's adapters against vendors' public headers: python -m tools.verify.vendor_headers FOLDER ...
 
-Each FOLDER holds one release of one vendor's headers, which are known by their names: TensorRT's are what its adapter is
-compiled with, of all others every function, structure and constant that the executor declares itself is compared
-(`tests/executor/headers`).  Prints a line for each; exit code 1 if one does not fit.  No header is part of this repository.
+Each FOLDER holds one release of one vendor's headers, which are known by their names: TensorRT's are what its adapter
+is compiled with, of all others every function, structure and constant that the executor declares itself is compared
+(`tests/executor/headers`).  Prints a line for each; exit code 1 if one does not fit.  No header is
+part of this project.
 """
 
 from __future__ import annotations

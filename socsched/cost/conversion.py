@@ -111,6 +111,16 @@ def crossing_ns(size: int, engine: Engine) -> int:
     return round(engine.link.latency_ns.value) + math.ceil(size * 1e9 / engine.link.bandwidth.value)
 
 
+def keeps(engine: Engine) -> bool:
+    """Return whether tensors stay in an engine's own memory until others read them: then hand-overs are charged."""
+    return engine.link is not None and engine.link.keeps
+
+
+def handover_ns(source: Engine, sink: Engine, size: int) -> int:
+    """Return the time (ns) of `size` bytes between two engines over the links of those that keep their tensors."""
+    return 0 if source.id == sink.id else sum(crossing_ns(size, one) for one in (source, sink) if keeps(one))
+
+
 def conversion_figures(
     read: int, written: int, producer: str, engine: Engine, platform: Platform, mode: PowerMode, pace: Pace
 ) -> tuple[int, int]:
@@ -121,9 +131,13 @@ def conversion_figures(
     """
     size = read + written
     time = pace.fixed_ns + max(math.ceil(size * 1e9 / pace.rate), 1)
-    time += crossing_ns(written if producer == engine.id else read, engine)
+    time += _side_ns(read, written, producer, engine)
     share, picojoule = _share(engine, mode), platform.dram.picojoule_per_byte.value
     return time, job_energy_uj(engine, mode, share, time, size, picojoule)
+
+
+def _side_ns(read: int, written: int, producer: str, engine: Engine) -> int:
+    return 0 if keeps(engine) else crossing_ns(written if producer == engine.id else read, engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +187,7 @@ def conversion_cost(
     else:
         rate, overheads = engine.conversion or engine.bandwidth, (engine.launch_ns, engine.submit_ns)
         link = (engine.link.bandwidth,) if engine.link else ()
-        crossing = crossing_ns(written if producer == engine.id else read, engine)
+        crossing = _side_ns(read, written, producer, engine)
         provenance, error = trust([(time - fixed - crossing, (rate,)), (fixed, overheads), (crossing, link)])
         source = sources_of([rate, *overheads, *link])
     return Cost(

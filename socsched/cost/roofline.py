@@ -145,8 +145,10 @@ def crossing_bytes(work: StageWork, engine: Engine) -> int:
 
     Its inputs and outputs; what its weights have more than there is room for, which is loaded anew for every job; and
     the tensors of operators whose inputs and outputs together do not fit on chip, where the engine states how much
-    does.
+    does.  Nothing where the engine keeps tensors: then hand-overs cross.
     """
+    if engine.link is not None and engine.link.keeps:
+        return 0
     border = sum(map(tensor_bytes, (*work.inputs, *work.outputs)))
     room = engine.weights.size.value if engine.weights else math.inf
     loaded = max(sum(op.weight_bytes for op in work.operators) - room, 0)
@@ -182,7 +184,9 @@ def _behind_link(
     made: Sequence[Segment], work: StageWork, engine: Engine, link: Link, dram: float
 ) -> tuple[Segment, ...]:
     """Return a job's segments with the transfers before and after them; only these use the bandwidth of main memory."""
-    inner = [Segment(one.name, one.time_ns, one.time_ns, 0) for one in made]
+    inner = tuple(Segment(one.name, one.time_ns, one.time_ns, 0) for one in made)
+    if link.keeps:
+        return inner
     total, after = crossing_bytes(work, engine), sum(map(tensor_bytes, work.outputs))
     moves = []
     for name, size, tensors in (("to the engine", total - after, work.inputs), ("back", after, work.outputs)):

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 _NAME = 256
@@ -20,7 +21,7 @@ _ATTRIBUTES |= {"bus_bits": 37, "memory_khz": 36, "shared_bytes": 97}
 _NON_BLOCKING, _RELAXED = 1, 2
 _EMPTY = b".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n\0"
 """A kernel that does nothing, for the driver's own assembler (PTX ISA)."""
-_COPIED, _PINNED, _KERNELS, _ROUNDS = 256 << 20, 32 << 20, 200, 5
+_COPIED, _PINNED, _KERNELS, _COPIES, _ROUNDS = 256 << 20, 32 << 20, 200, 50, 5
 
 
 class _Driver:
@@ -55,7 +56,7 @@ def _device(driver: _Driver, index: int) -> dict[str, Any]:
         value = ctypes.c_int()
         driver("cuDeviceGetAttribute", ctypes.byref(value), number, device)
         found[key] = value.value
-    found |= dict.fromkeys(("copied", "uploaded", "downloaded", "launch_ns", "submit_ns"), 0)
+    found |= dict.fromkeys(("copied", "uploaded", "downloaded", "launch_ns", "submit_ns", "copy_ns"), 0)
     context = ctypes.c_void_p()
     try:
         driver("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
@@ -93,10 +94,20 @@ def _link(driver: _Driver, stream: Any, memory: int) -> dict[str, float]:
     try:
         up = _shortest(driver, stream, lambda: driver("cuMemcpyHtoDAsync_v2", place, host, length, stream), 2)
         down = _shortest(driver, stream, lambda: driver("cuMemcpyDtoHAsync_v2", host, place, length, stream), 2)
+        short = ctypes.c_size_t(4096)
+        one, many = (
+            _shortest(driver, stream, partial(_repeat, n, driver, "cuMemcpyHtoDAsync_v2", place, host, short, stream), 1)
+            for n in (1, 1 + _COPIES)
+        )
     finally:
         driver("cuMemFree_v2", place)
         driver("cuMemFreeHost", host)
-    return {"uploaded": size / up, "downloaded": size / down}
+    return {"uploaded": size / up, "downloaded": size / down, "copy_ns": max(many - one, 0) / _COPIES * 1e9}
+
+
+def _repeat(times: int, driver: _Driver, *call: Any) -> None:
+    for _ in range(times):
+        driver(*call)
 
 
 def _launches(driver: _Driver, stream: Any, memory: int) -> dict[str, float]:

@@ -20,11 +20,11 @@ from socsched.cache import cache_dir, keep, recall
 from socsched.descriptor import cuda_probe
 from socsched.descriptor.fields import Source
 from socsched.descriptor.operator_rules import OperatorRules
-from socsched.descriptor.platform import Division, Engine, EngineMode, Figure, Link, Platform, Precision, Preemption
+from socsched.descriptor.platform import Division, Engine, EngineMode, Figure, FunctionCost, Link, Platform, Precision, Preemption
 
 OLDEST = 70
 """First compute capability whose GPUs are engines."""
-_FORMAT = 1
+_FORMAT = 2
 _SECONDS = 20.0
 _NODES = ("nvidia[0-9]*", "nvhost-gpu", "nvgpu/igpu0/ctrl", "dxg")
 _RATES = {
@@ -46,6 +46,13 @@ _FP32 = {70: 128, 75: 128, 80: 128, 87: 256}
 _TENSOR_CODE = 80
 """First capability whose tensor cores our rules use; code for older ones is that of general schedules."""
 _LAUNCH_NS, _FILL_NS, _SUBMIT_NS, _HANDOFF_NS, _LINK_NS = 2_000, 1_200, 12_000, 5_000, 10_000
+_SPEED, _FLOATS = 132 * 1_980_000, ("fp32", "fp16")
+"""SMs times kHz of the GPU on which `_FUNCTIONS` were measured, and the data types that they read and write."""
+_FUNCTIONS: dict[str, tuple[float, int, dict[str, float], dict[str, float]]] = {
+    "voxelise": (40, 5, {"points": 18000, "pillars": 5500}, {"points": 300}),
+    "anchor-decode": (80, 6, {"anchors": 321408, "candidates": 100}, {"anchors": 100}),
+}
+"""Function: microseconds of a job, kernels, the work it holds for, and microseconds of a million items more."""
 _SM_MW, _IDLE_MW = 3_000, 20_000
 
 
@@ -70,6 +77,7 @@ class Gpu:
     downloaded: float
     launch_ns: float
     submit_ns: float
+    copy_ns: float = 0
     problem: str = ""
 
     @property
@@ -195,6 +203,7 @@ def _engine(gpu: Gpu, name: str) -> Engine:
             **({"device": gpu.index} if gpu.index else {}),
         },
         link=None if gpu.integrated else _link(gpu),
+        functions=_functions(gpu),
         division=_division(gpu),
     )
 
@@ -260,7 +269,25 @@ def _bandwidth(gpu: Gpu) -> Figure:
 def _link(gpu: Gpu) -> Link:
     rates = [rate for rate in (gpu.uploaded, gpu.downloaded) if rate > 0]
     rate = _measured(min(rates, default=0), "copies of 32 MiB from and to locked memory, the slower way")
-    return Link(rate or _assumed(12e9, "PCIe 3.0 x16", 0.5), _assumed(_LINK_NS, "a copy's start and its event", 0.5))
+    start = _measured(gpu.copy_ns, "copies of 4 KB, one after the other") or _assumed(_LINK_NS, "a copy's start", 0.5)
+    return Link(rate or _assumed(12e9, "PCIe 3.0 x16", 0.5), start, keeps=True)
+
+
+def _functions(gpu: Gpu) -> dict[str, FunctionCost]:
+    """Return what host functions take, by SMs times clock from a GPU where they were measured."""
+    if gpu.capability < _TENSOR_CODE:
+        return {}
+    slower = _SPEED / (gpu.sms * gpu.clock_khz)
+
+    def figure(microseconds: float) -> Figure:
+        moved = abs(slower - 1) > 0.01
+        note = "our kernels on an H200" + (", by SMs times clock" if moved else "")
+        return Figure(1e3 * microseconds * slower, "derived", "cuda", note, 0.4 if moved else 0.25)
+
+    return {
+        name: FunctionCost(figure(time), work, {key: figure(value) for key, value in more.items()}, kernels, _FLOATS)
+        for name, (time, kernels, work, more) in _FUNCTIONS.items()
+    }
 
 
 def _measured(value: float, note: str) -> Figure | None:

@@ -409,6 +409,7 @@ class Link(Entry):
 
     bandwidth: Annotated[BandwidthFigure, doc("bytes a second that the link carries")]
     latency_ns: Annotated[DurationFigure, doc("overhead of each tensor that crosses it", "latency")]
+    keeps: Annotated[bool, doc("tensors between stages of the engine stay in its memory", default=False)] = False
 
 
 _SYMMETRIC = ("cuda", "opencl")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from socsched.cost.conversion import crossing_ns
 from socsched.cost.cost import Cost
 from socsched.errors import CompileError
 from socsched.graph.operators import DTYPE_BYTES, tensor_bytes
@@ -161,7 +162,8 @@ def outlined(workload: Workload, mapping: Mapping_) -> Outline:
         cost, converted = mapping[name], tuple(ahead.get(name, ()))
         tasks.append(workload.once(cost, converted, partial(_stage_task, workload, cost, converted)))
         tasks += [workload.once(c, name, partial(_conversion_task, workload, name, c)) for c in behind.get(name, ())]
-    return Outline(workload, mapping, _hand_over(workload, mapping, tasks), conversions)
+    tasks = _cross(workload, mapping, _hand_over(workload, mapping, tasks))
+    return Outline(workload, mapping, tasks, conversions)
 
 
 def placed(outline: Outline) -> Deployment:
@@ -293,6 +295,41 @@ def _hand_over(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list
         if time > 0:
             task = workload.once(task, time, partial(handing_over, task, time))
         result.append(task)
+    return result
+
+
+def _cross(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list[Task]:
+    """Charge tasks on engines that keep their tensors with what comes from elsewhere, and what goes there.
+
+    What two read elsewhere goes there once; outputs that no stage reads leave, and frames of sensors arrive.
+    Times that were measured have their copies.
+    """
+    keeping = workload.keeping
+    if not any(task.engine in keeping for task in tasks):
+        return tasks
+    engine = {task.name: task.engine for task in tasks}
+    arriving, leaving = dict[str, int](), dict[str, int]()
+    read = set[str]()
+    for edge in workload.edges:
+        producer, consumer = (mapping[name] for name in edge)
+        read.add(producer.stage)
+        for source, sink, size in workload.handovers(producer, consumer):
+            if engine[source] != engine[sink]:
+                arriving[sink] = arriving.get(sink, 0) + size
+                leaving[source] = max(leaving.get(source, 0), size)
+    sensors = {sensor.name for sensor in workload.sensors()}
+    for name, cost in mapping.items():
+        stage = workload.graph.stage(name)
+        if sensors.intersection((*stage.after, *stage.reads)):
+            arriving[name] = arriving.get(name, 0) + workload.frame_bytes(cost)
+        if name not in read:
+            leaving[name] = workload.output_bytes(cost)
+    result = []
+    for task in tasks:
+        known = task.provenance == "measured"
+        sizes = [] if known or task.engine not in keeping else [arriving.get(task.name, 0), leaving.get(task.name, 0)]
+        time = sum(crossing_ns(size, workload.model.platform.engine(task.engine)) for size in sizes if size)
+        result.append(workload.once(task, time, partial(handing_over, task, time)) if time else task)
     return result
 
 

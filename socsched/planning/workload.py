@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from socsched.cost.contention import ContentionModel, contention_model
-from socsched.cost.conversion import Hop, conversion_cost, converter, matching, visible_ns
+from socsched.cost.conversion import (
+    Hop,
+    conversion_cost,
+    converter,
+    handover_ns,
+    keeps,
+    matching,
+    visible_ns,
+)
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.deadline import check
@@ -312,12 +320,46 @@ class Workload:
         """Return the producer's cost (ns) of making `size` bytes visible to another engine."""
         return visible_ns(self.model.platform.engine(source), self.model.platform.engine(sink), size)
 
+    def handovers(self, producer: Cost, consumer: Cost) -> list[tuple[str, str, int]]:
+        """Return (task, task, bytes) of what one chosen stage hands to another, through a conversion if there is one."""
+        found, conversion = self.hops(producer, consumer), self.conversion(producer, consumer)
+        moved = [hop for hop in found if hop.converts]
+        here = sum(tensor_bytes(hop.given) for hop in found if not hop.converts)
+        made = [(producer.stage, consumer.stage, here)] if here else []
+        if conversion is not None:
+            made.append((producer.stage, conversion.stage, sum(tensor_bytes(hop.given) for hop in moved)))
+            made.append((conversion.stage, consumer.stage, sum(tensor_bytes(hop.wanted) for hop in moved)))
+        return made
+
+    def handover_ns(self, producer: Cost, consumer: Cost) -> int:
+        """Return the time (ns) of what one chosen stage hands to another over links of engines that keep tensors."""
+        if not self.keeping:
+            return 0
+        conversion = self.conversion(producer, consumer)
+        engines = {one.stage: self.model.platform.engine(one.engine) for one in (producer, consumer, conversion) if one}
+        return sum(handover_ns(engines[a], engines[b], size) for a, b, size in self.handovers(producer, consumer))
+
+    @property
+    def keeping(self) -> set[str]:
+        """Return the engines that keep tensors in their own memory."""
+        return {engine.id for engine in self.model.platform.engines if keeps(engine)}
+
     def weights_bytes(self, cost: Cost) -> int:
         """Return the bytes of weights that a stage keeps on its engine, 0 if the engine has room for all."""
         if _limit(self.model.platform.engine(cost.engine)) is None:
             return 0
         work = self.model.work_of(self.graph.stage(cost.stage), cost.precision)
         return sum(operator.weight_bytes for operator in work.operators) if work else 0
+
+    def frame_bytes(self, cost: Cost) -> int:
+        """Return the bytes that a stage reads of sensors when it runs as chosen; numbers of theirs come in fp32."""
+        work = self.model.work_of(self.graph.stage(cost.stage), cost.precision)
+        sources = [self.model.some_work(self.graph.stage(one)) for one, sink in self.edges if sink == cost.stage]
+        left = list(work.inputs) if work else []
+        for source in sources:
+            for _, wanted in matching(source, replace(work, inputs=tuple(left))) if source and work else ():
+                left.remove(wanted)
+        return sum(tensor_bytes(replace(one, dtype="fp32") if one.dtype.startswith("fp") else one) for one in left)
 
     def output_bytes(self, cost: Cost) -> int:
         """Return the bytes that a stage hands on when it runs as chosen."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from socsched.cost.conversion import conversion_figures, converter, visible_ns
+from socsched.cost.conversion import conversion_figures, converter, handover_ns, visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.fitted import entry_ns
 from socsched.cost.model import CostModel, WorkOf
@@ -304,12 +304,13 @@ class Divisible:
             if given.dtype != target.dtype or (given.layout != target.layout and source.id != sink.id):
                 read, written = read + given.bytes, written + target.bytes
         if not written:
-            return visible_ns(source, sink, size), 0
+            return visible_ns(source, sink, size) + handover_ns(source, sink, size), 0
         engine = converter(platform, mode, source, sink)
         if engine is None:
             return None
         pace = self.model.conversion_pace(engine)
         time, energy = conversion_figures(read, written, source.id, engine, platform, mode, pace)
+        time += handover_ns(source, engine, read) + handover_ns(engine, sink, written)
         return visible_ns(source, engine, size) + time + visible_ns(engine, sink, written), energy
 
     def _numbers(self, tensors: Sequence[TensorType]) -> list[int]:

@@ -193,11 +193,12 @@ def _hop(workload: Workload, producer: Cost, consumer: Cost, direct: bool) -> Ho
     if conversion is None and not direct:
         # A consumer that needs an ancestor's data in its own format finds them in memory.
         return FREE
+    crossing = workload.handover_ns(producer, consumer)
     if conversion is None:
-        return Hop(handoff_ns=workload.visible_ns(producer.engine, consumer.engine, size))
+        return Hop(handoff_ns=workload.visible_ns(producer.engine, consumer.engine, size) + crossing)
     return Hop(
         handoff_ns=workload.visible_ns(producer.engine, conversion.engine, size),
-        delay_ns=workload.visible_ns(conversion.engine, consumer.engine, conversion.bytes // 2),
+        delay_ns=workload.visible_ns(conversion.engine, consumer.engine, conversion.bytes // 2) + crossing,
         engine=conversion.engine,
         segments=conversion.segments,
         energy_uj=conversion.energy_uj,

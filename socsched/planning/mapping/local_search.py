@@ -133,7 +133,8 @@ def transfer_ns(workload: Workload, producer: Cost, consumer: Cost) -> float:
     except Unconnectable:
         return 1e18
     sink = conversion.engine if conversion else consumer.engine
-    handoff = workload.visible_ns(producer.engine, sink, workload.output_bytes(producer))
+    size = workload.output_bytes(producer)
+    handoff = workload.visible_ns(producer.engine, sink, size) + workload.handover_ns(producer, consumer)
     return handoff + (conversion.time_ns if conversion else 0)
 
 

@@ -95,10 +95,8 @@ def _link(driver: _Driver, stream: Any, memory: int) -> dict[str, float]:
         up = _shortest(driver, stream, lambda: driver("cuMemcpyHtoDAsync_v2", place, host, length, stream), 2)
         down = _shortest(driver, stream, lambda: driver("cuMemcpyDtoHAsync_v2", host, place, length, stream), 2)
         short = ctypes.c_size_t(4096)
-        one, many = (
-            _shortest(driver, stream, partial(_repeat, n, driver, "cuMemcpyHtoDAsync_v2", place, host, short, stream), 1)
-            for n in (1, 1 + _COPIES)
-        )
+        copy = "cuMemcpyHtoDAsync_v2", place, host, short, stream
+        one, many = (_shortest(driver, stream, partial(_repeat, count, driver, *copy), 1) for count in (1, 1 + _COPIES))
     finally:
         driver("cuMemFree_v2", place)
         driver("cuMemFreeHost", host)

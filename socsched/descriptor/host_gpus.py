@@ -20,7 +20,17 @@ from socsched.cache import cache_dir, keep, recall
 from socsched.descriptor import cuda_probe
 from socsched.descriptor.fields import Source
 from socsched.descriptor.operator_rules import OperatorRules
-from socsched.descriptor.platform import Division, Engine, EngineMode, Figure, FunctionCost, Link, Platform, Precision, Preemption
+from socsched.descriptor.platform import (
+    Division,
+    Engine,
+    EngineMode,
+    Figure,
+    FunctionCost,
+    Link,
+    Platform,
+    Precision,
+    Preemption,
+)
 
 OLDEST = 70
 """First compute capability whose GPUs are engines."""

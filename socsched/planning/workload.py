@@ -321,7 +321,7 @@ class Workload:
         return visible_ns(self.model.platform.engine(source), self.model.platform.engine(sink), size)
 
     def handovers(self, producer: Cost, consumer: Cost) -> list[tuple[str, str, int]]:
-        """Return (task, task, bytes) of what one chosen stage hands to another, through a conversion if there is one."""
+        """Return (task, task, bytes) of what one chosen stage hands to another, through a conversion if need be."""
         found, conversion = self.hops(producer, consumer), self.conversion(producer, consumer)
         moved = [hop for hop in found if hop.converts]
         here = sum(tensor_bytes(hop.given) for hop in found if not hop.converts)

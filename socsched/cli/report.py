@@ -153,7 +153,7 @@ def why(output: Output, request: WhyRequest) -> int:
     def show() -> Any:
         from socsched.reporting.why import view
 
-        return view(explanation)
+        return view(explanation, plan)
 
     output.result(explanation.document(), show)
     return EXIT_OK if explanation.met else EXIT_VIOLATED

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from socsched.planning.plan import Plan
+from socsched.reporting.view_model import intervals_line, kept_intervals
 from socsched.trace.why import KINDS, PLANNED, Cause, Explanation
 from socsched.units import format_duration
 
@@ -47,8 +51,23 @@ def main_cause(found: Explanation) -> str:
     return f"Main cause: {cause.task} {KINDS[cause.kind]}{where}, {format_duration(cause.ns)}{due}."
 
 
-def view(found: Explanation) -> RenderableType:
-    """Return everything that `socsched why` prints; its times add up to the nanosecond."""
+def worked(found: Explanation) -> dict[str, Any]:
+    """Return the execution times of a measured frame's stages in the form of a result; empty for any other frame."""
+    times: dict[str, int] = {}
+    for part in found.parts:
+        if part.kind in (*PLANNED, "above"):
+            times[part.task] = times.get(part.task, 0) + part.ns
+    complete = found.kind == "measured" and found.outcome == "completed"
+    return {"stages": {task: {"exec_ns": {"p50": ns}} for task, ns in times.items() if complete}}
+
+
+def view(found: Explanation, plan: Plan) -> RenderableType:
+    """Return everything that `socsched why` prints; its times add up to the nanosecond.
+
+    Stages of a measured frame that took another time than the interval which `plan` states for it are marked.
+    """
+    measured = worked(found)
+    missed = kept_intervals(plan, measured)[2]
     unit, scale, digits = ("ms", 1e6, 6) if found.response_ns >= 1_000_000 else ("us", 1e3, 3)
 
     def show(ns: int) -> str:
@@ -65,9 +84,8 @@ def view(found: Explanation) -> RenderableType:
         style = "" if cause.kind in PLANNED else "yellow"
         # a conversion is named after both its ends: one end per line
         stage = "" if cause.task == before else cause.task.replace(">", ">\n")
-        causes.add_row(
-            *map(escape, (stage, show(cause.ns), KINDS[cause.kind], cause.engine, responsible_task(cause))), style=style
-        )
+        what = KINDS[cause.kind] + " ✗" * (cause.kind == "above" and cause.task in missed)
+        causes.add_row(*map(escape, (stage, show(cause.ns), what, cause.engine, responsible_task(cause))), style=style)
         before = cause.task
     summed = Table(box=None, pad_edge=False, show_header=False)
     summed.add_column()
@@ -87,5 +105,5 @@ def view(found: Explanation) -> RenderableType:
     released = f"released at {format_duration(found.release_ns)}, {found.kind}"
     parts: list[RenderableType] = [Text(f"{mark} {headline(found)}", style), Text(released, "dim"), Text("")]
     parts += [causes, Text(""), summed]
-    summary = main_cause(found)
-    return Group(*parts, *([Text(""), Text(summary)] if summary else []))
+    lines = [line for line in (main_cause(found), intervals_line(plan, measured)) if line]
+    return Group(*parts, *([Text("")] if lines else []), *map(Text, lines))

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from socsched.planning.plan import OpenRequirement, Plan
 from socsched.reporting import junit, summary, why
+from socsched.reporting.view_model import kept_intervals
 from socsched.trace.trace import Trace
 from socsched.trace.why import Why
 
@@ -45,7 +46,7 @@ def test_the_page_of_why_fits_and_its_times_add_up(plan: Plan, trace: Trace, wid
     found = Why(trace, plan).worst()
     assert found.lateness_ns > 0
     screen = Console(file=io.StringIO(), width=width)
-    screen.print(why.view(found))
+    screen.print(why.view(found, plan))
     lines = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert max(map(len, lines)) <= width
     assert lines[0].startswith("✗ lidar-detection, frame")
@@ -56,6 +57,26 @@ def test_the_page_of_why_fits_and_its_times_add_up(plan: Plan, trace: Trace, wid
     assert len(shown) == len(found.causes())
     assert sum(shown) == found.response_ns
     assert "ms late" in "\n".join(lines)
+
+
+def test_stages_of_a_measured_frame_that_left_their_interval_are_marked_and_counted(plan: Plan, trace: Trace) -> None:
+    found = Why(trace, plan).worst()
+    assert not kept_intervals(plan, why.worked(found))[1], "a simulated frame tests no prediction"
+    late = next(name for name, _ in found.jobs if ">" not in name)
+    plan = replace(plan, tasks=tuple(replace(task, error=0.2 if ">" not in task.name else 0.0) for task in plan.tasks))
+    cost = next(task.cost_ns for task in plan.tasks if task.name == late)
+    parts = [replace(part, ns=0) if part.kind == "above" else part for part in found.parts]
+    for add, marked in ((cost // 10, False), (cost, True), (-cost // 2, True)):
+        above = replace(parts[0], task=late, kind="above", by="", ns=add)
+        measured = replace(found, kind="measured", outcome="completed", parts=(*parts, above))
+        screen = Console(file=io.StringIO(), width=200)
+        screen.print(why.view(measured, plan))
+        text = screen.file.getvalue()  # type: ignore[attr-defined]
+        assert ("beyond the estimate ✗" in text) == marked
+        assert (f"outside (✗): {late}. `socsched profile" in text) == marked
+        inside, judged, missed = kept_intervals(plan, why.worked(measured))
+        assert f"{inside} of {judged} stages inside" in text
+        assert missed == [late] * marked
 
 
 def test_every_outcome_has_its_wording(plan: Plan, trace: Trace) -> None:

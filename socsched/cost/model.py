@@ -162,7 +162,7 @@ class CostModel:
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _paces: dict[str, Pace] = field(default_factory=dict)
     _wholes: dict[tuple[str, int], Stage | None] = field(default_factory=dict)
-    _seen: dict[tuple[str, str], Engine] = field(default_factory=dict)
+    _seen: dict[tuple[str, str, str], Engine] = field(default_factory=dict)
     _requests: dict[tuple[str, int, str, str, int, str], CostRequest] = field(default_factory=dict)
     _entire: dict[tuple[str, str, int, str, str, int, str], Known | Estimate | None] = field(default_factory=dict)
 
@@ -340,9 +340,9 @@ class CostModel:
         name = runtime.name
         if self.profile is None and (beside := beside_measured(engine, runtime, work, precision, share)) != runtime:
             runtime, name = beside, engine.runtimes[0].name
-        if (engine.id, runtime.name) not in self._seen:
-            self._seen[engine.id, runtime.name] = seen_by(engine, runtime)
-        request = self._request(stage, self._seen[engine.id, runtime.name], precision, share, work, name)
+        if (engine.id, runtime.name, precision) not in self._seen:
+            self._seen[engine.id, runtime.name, precision] = seen_by(engine, runtime)
+        request = self._request(stage, self._seen[engine.id, runtime.name, precision], precision, share, work, name)
         whole = self._whole(request)
         best: Known | Estimate | None = None
         measured = False

@@ -345,7 +345,7 @@ def build(facts: HostFacts, measured: HostProbe | None = None) -> Platform:
         idle_mw=_power(_IDLE_CORE_MW * len(facts.cores), "1 W a core when idle"),
         dynamic_mw=dynamic,
         target=_target(facts),
-        runtimes=_runtimes(facts, precisions["fp32"].efficiency),
+        runtimes=_runtimes(facts, precisions),
         functions=measured.functions if measured else {},
         kernel_times=measured.kernels if measured else (),
     )
@@ -386,11 +386,8 @@ def _precisions(facts: HostFacts, bits: int, clock: Figure) -> dict[str, Precisi
     times = 4 if _DOT_PRODUCTS & set(facts.flags) else 1
     rate = Figure(times * ops.value, "derived", ops.source, f"{times} times fp32's: bytes are {own}", 0.3)
     note = "0.6 of the share that fp32 reaches: loads, rounding and packing keep their time"
-    reached = {
-        "conv": Figure(0.6 * floats.efficiency["conv"].value, "derived", "conv", note, 0.5),
-        "gemm": Figure(0.6 * floats.efficiency["gemm"].value, "derived", "conv", note, 0.5),
-    }
-    for kind in ("elementwise", "default"):
+    reached = {"conv": Figure(0.6 * floats.efficiency["conv"].value, "derived", "conv", note, 0.5)}
+    for kind in ("gemm", "elementwise", "default"):
         figure = floats.efficiency[kind]
         why = "computed in fp32, or rounded in 32-bit lanes"
         reached[kind] = Figure(figure.value / times, "assumed", note=why, error=figure.error)
@@ -422,25 +419,29 @@ def _precision(facts: HostFacts, bits: int, clock: Figure) -> Precision:
     return Precision("fp32", ops, "NCHW16c" if bits >= 128 else "NCHW", efficiency)
 
 
-def _runtimes(facts: HostFacts, ours: Mapping[str, Figure]) -> tuple[Runtime, ...]:
-    """Return our kernels, which reach shares `ours` of the peak, and, where its package is installed, ONNX Runtime."""
+def _runtimes(facts: HostFacts, precisions: Mapping[str, Precision]) -> tuple[Runtime, ...]:
+    """Return our kernels and, where its package is installed, ONNX Runtime, once a data type: its shares differ."""
     release = facts.versions.get(ONNXRUNTIME, "")
-    if not release:
-        return (Runtime(OWN),)
-    shares = {}
-    for kind, (factor, error) in _OF_OURS.items():
-        note = f"{factor:g} of our kernels' {ours[kind].value:.3g}, onnxruntime 1.31 on AVX-512"
-        shares[kind] = Figure(factor * ours[kind].value, "derived", "networks", note, error)
-    without = ("pillar_features", "scatter")
-    return Runtime(OWN), Runtime(ONNXRUNTIME, release, efficiency=shares, without=without, precisions=("fp32",))
+    found = [Runtime(OWN)]
+    for name in _OF_OURS if release else ():
+        shares, ours = {}, precisions[name].efficiency
+        for kind, (factor, error) in _OF_OURS[name].items():
+            note = f"{factor:g} of our kernels' {ours[kind].value:.3g}, onnxruntime 1.31 on AVX-512"
+            shares[kind] = Figure(factor * ours[kind].value, "derived", "networks", note, error)
+        without = ("pillar_features", "scatter")
+        found.append(Runtime(ONNXRUNTIME, release, efficiency=shares, without=without, precisions=(name,)))
+    return tuple(found)
 
 
 _OF_OURS = {
-    "conv": (0.8, 0.3),
-    "winograd": (0.35, 0.3),
-    "gemm": (1.0, 0.3),
-    "elementwise": (1.2, 1.0),
-    "default": (2.0, 2.0),
+    "fp32": {
+        "conv": (0.8, 0.3),
+        "winograd": (0.35, 0.3),
+        "gemm": (1.0, 0.3),
+        "elementwise": (1.2, 1.0),
+        "default": (2.0, 2.0),
+    },
+    "int8": {"conv": (0.85, 0.3), "gemm": (2.0, 0.3), "elementwise": (3.0, 1.0), "default": (2.0, 2.0)},
 }
 """Shares of the peak that ONNX Runtime reaches, relative to those of our kernels, and their errors.
 

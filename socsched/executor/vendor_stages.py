@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from socsched.compiler.builder import drawn_scales, network_of, shipped_scales
 from socsched.compiler.store import library
 from socsched.compiler.toolchains.environments import environment
 from socsched.compiler.toolchains.hand_over import DESCRIPTION, hand_over, toolchain_of
@@ -28,7 +27,7 @@ from socsched.models.registry import get_model
 from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.backends.choose import GPUS
-from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
+from socsched.runtime.backends.tvm_cpu import known_scales, weights_of
 
 KIND = "engine"
 BOARD = "board"
@@ -47,13 +46,11 @@ def describe_built_stage(task: Task, stage: Stage, setting: Setting) -> dict[str
     Its inputs lack their providers.  MachineError if the build fails.
     """
     engine = setting.platform.engine(task.engine)
+    scales = known_scales(setting, stage, task.precision)
     if task.runtime == ONNXRUNTIME:
-        document, folder = model_folder(stage, engine, task.precision, weights_of(setting))
+        document, folder = model_folder(stage, engine, task.precision, weights_of(setting), scales)
         return described_onnx(document, str(folder), len(task.lanes), str(installed_library() or LIBRARY))
     chosen = next((runtime.name for runtime in engine.runtimes if runtime.name == task.runtime), "")
-    scales = scales_of(setting, stage)
-    if scales is None and setting.weights is None and task.precision == "int8":
-        scales = shipped_scales(network_of(stage)[0]) or drawn_scales(stage)
     with tempfile.TemporaryDirectory() as scratch:
         document = hand_over(
             stage, engine, task.precision, Path(scratch), weights_of(setting), scales=scales, runtime=chosen

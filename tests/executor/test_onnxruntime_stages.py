@@ -13,7 +13,9 @@ import pytest
 
 from socsched.api.deployment import compile as compile_plan
 from socsched.api.planning import plan as make_plan
-from socsched.compiler.toolchains.onnx_runtime import LIBRARY
+from socsched.compiler.builder import network_of, weights_for
+from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
+from socsched.compiler.toolchains.onnx_runtime import LIBRARY, model_folder
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.host import build, probe
 from socsched.descriptor.platform import ONNXRUNTIME, OWN
@@ -23,6 +25,7 @@ from socsched.executor.frames import write_inputs
 from socsched.executor.references import write_references
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.executor.stages import describe_stages, sensor_ports
+from socsched.models.precision import settled
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
 from socsched.runtime.backends import choose
@@ -30,6 +33,7 @@ from socsched.runtime.backends.base import Setting, plain
 from socsched.runtime.backends.onnx_runtime import OnnxRuntimeBackend
 from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
 from socsched.runtime.inputs import prepare_inputs
+from tests.models.quantised_files import Style, quantised
 
 SEEDS = range(6)
 
@@ -186,10 +190,48 @@ def test_the_library_alone_does_not_take_what_has_no_onnx_operator() -> None:
     from socsched.compiler.toolchains.onnx_model import without_operator
     from socsched.models.registry import get_model
 
-    (_, runtime) = get_platform("host").engines[0].runtimes
+    (_, *programs) = get_platform("host").engines[0].runtimes
     missing: set[Any] = set()
     for name in ("pointpillars.pfn", "pointpillars.scatter", "pointpillars.backbone"):
         network = get_model(name).network
         assert network is not None
         missing |= set(without_operator(network()))
-    assert missing <= set(runtime.without)
+    assert all(missing <= set(runtime.without) for runtime in programs)
+
+
+@pytest.mark.parametrize("seed", (0, 3, 4, 5))  # images: networks with convolutions have a form in int8
+def test_a_float_network_asked_for_in_int8_has_its_values_rounded(seed: int, tmp_path: Path) -> None:
+    import onnxruntime
+
+    network = write_network(seed, tmp_path)
+    (stage,) = settled(get_pipeline(str(network)), ("int8",)).stages
+    model, graph = network_of(stage)
+    weights, _ = weights_for(model, graph, None)
+    scales = calibrate(graph, weights, seeded_samples(graph))
+    document, folder = model_folder(stage, get_platform("host").engines[0], "int8", None, scales)
+    (entry,) = document["inputs"]
+    given = np.random.default_rng(seed).normal(size=entry["shape"]).astype(np.float32)
+    kinds = {node.op_type for node in onnx_nodes(folder / "model.onnx")}
+    assert {"QuantizeLinear", "DequantizeLinear"} <= kinds
+    rounded, exact = (
+        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        for path in (folder / "model.onnx", network)
+    )
+    pairs = zip(
+        rounded.run(None, {entry["name"]: given}), exact.run(None, {exact.get_inputs()[0].name: given}), strict=True
+    )
+    assert all(0 < np.abs(a - b).max() < 0.15 * np.abs(b).max() for a, b in pairs)
+
+
+def test_a_file_that_states_int8_is_handed_over_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "stated.onnx"
+    quantised(path, 2, Style("qdq", signed=False, asymmetric=True, by_channel=True, odd_weights=False))
+    (stage,) = settled(get_pipeline(str(path))).stages
+    _, folder = model_folder(stage, get_platform("host").engines[0], "int8", None, None)
+    assert {n.op_type for n in onnx_nodes(folder / "model.onnx")} == {n.op_type for n in onnx_nodes(path)}
+
+
+def onnx_nodes(path: Path) -> Any:
+    import onnx
+
+    return onnx.load(str(path)).graph.node

@@ -123,10 +123,11 @@ def predict(file: Path, runtime: str, threads: int, precision: str) -> float:
     from socsched.api.planning import choose_runtimes, get_mode
     from socsched.cost.model import CostModel
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.models.precision import settled
     from socsched.models.work import stage_work
 
     platform = choose_runtimes(get_platform("host"), (runtime,))
-    (stage,) = get_pipeline(str(file)).stages
+    (stage,) = settled(get_pipeline(str(file)), (precision,)).stages
     model = CostModel(platform, get_mode(platform, None), stage_work)
     found = model.at(stage, platform.engines[0].id, precision, threads)
     return found.time_ns / 1e6 if found is not None else 0.0

@@ -168,7 +168,7 @@ def hand_over(
         "conditions": [list(entry) for entry in verdict.conditions],
         "files": [MODEL, *sorted(texts)],
     }
-    convert = toolchain.convert
+    convert = None if prepared.verbatim else toolchain.convert
     binaries = {MODEL: (convert(package, prepared.onnx) if convert else prepared.onnx).SerializeToString()}
     if toolchain.compiler and precision == "int8" and (built is None or QUANTISED in "".join(texts.values())):
         binaries[QUANTISED] = model_for(toolchain.compiler, package, prepared.onnx)
@@ -240,7 +240,11 @@ def prepare(
     chosen, provenance = weights_for(model, whole, weights)
     types, names = layer_types(whole), port_names(model, whole)
     network = take(whole, part, types) if part else whole
-    steps, exact = _known_scales(network, whole, scales) if precision == "int8" else ({}, {})
+    as_it_is = toolchain.verbatim and part is None and model.original is not None
+    if as_it_is and precision == "int8":
+        as_it_is = model.quantised is not None  # a file in floats is quantised on the way
+    scaled = precision == "int8" and not as_it_is
+    steps, exact = _known_scales(network, whole, scales) if scaled else ({}, {})
     outputs = _border({name: types[name] for name in network.outputs}, engine, precision, "out", toolchain)
     images = {name: tensor.shape for name, tensor in outputs.items() if tensor.shape != types[name].shape}
     steps |= {name + ROW: steps[name] for name in images if name in steps}
@@ -258,7 +262,7 @@ def prepare(
         exact,
         declared,
     )
-    if toolchain.verbatim and part is None and model.original is not None:
+    if as_it_is and model.original is not None:
         return Prepared(package, toolchain, verdict, model.original(), names, model.name, provenance, verbatim=True)
     onnx = to_onnx(network, chosen, types)
     for name, shape in images.items():

@@ -12,10 +12,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from socsched.compiler.native.cross import fetch
+from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.store import library
 from socsched.compiler.target import resolve
 from socsched.compiler.toolchains.hand_over import hand_over
 from socsched.compiler.toolchains.package import MODEL, Package, Toolchain
+from socsched.compiler.toolchains.qdq import quantised
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import ONNXRUNTIME as RUNTIME
 from socsched.descriptor.platform import Engine
@@ -68,11 +70,11 @@ def needs(package: Package) -> Mapping[str, Any]:
 
 
 def model_folder(
-    stage: Stage, engine: Engine, precision: str, weights: Mapping[str, Any] | None
+    stage: Stage, engine: Engine, precision: str, weights: Mapping[str, Any] | None, scales: Scales | None
 ) -> tuple[Mapping[str, Any], Path]:
     """Return the hand-over of a stage and the folder in the cache that holds its model; errors of `hand_over`."""
     with TemporaryDirectory() as made:
-        document = hand_over(stage, engine, precision, Path(made), weights, runtime=RUNTIME)
+        document = hand_over(stage, engine, precision, Path(made), weights, scales=scales, runtime=RUNTIME)
         key = file_digest(Path(made) / MODEL)[:24]
         place = library(RUNTIME, key, MODEL, lambda folder: _copy(Path(made), folder))
     return document, place.parent
@@ -82,4 +84,11 @@ def _copy(made: Path, folder: Path) -> None:
     shutil.copytree(made, folder, dirs_exist_ok=True)
 
 
-ONNXRUNTIME = Toolchain(lambda package: {}, layout=lambda tensor, precision, own: "NCHW", verbatim=True, needs=needs)
+def _in_bytes(package: Package, model: Any) -> Any:
+    """Return the model, in int8 with Q/DQ about every value: its kernels multiply unsigned by signed bytes."""
+    return quantised(model, package.exact, unsigned=True) if package.precision == "int8" else model
+
+
+ONNXRUNTIME = Toolchain(
+    lambda package: {}, convert=_in_bytes, layout=lambda tensor, precision, own: "NCHW", verbatim=True, needs=needs
+)

@@ -8,7 +8,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.graph.operators import TensorType
 from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Call, Outputs, Setting, gather
-from socsched.runtime.backends.tvm_cpu import weights_of
+from socsched.runtime.backends.tvm_cpu import known_scales, weights_of
 
 
 class OnnxRuntimeBackend:
@@ -25,7 +25,8 @@ class OnnxRuntimeBackend:
 
         assert stage is not None
         engine = setting.platform.engine(task.engine)
-        document, folder = model_folder(stage, engine, task.precision, weights_of(setting))
+        scales = known_scales(setting, stage, task.precision)
+        document, folder = model_folder(stage, engine, task.precision, weights_of(setting), scales)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = len(task.lanes), 4
         session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])

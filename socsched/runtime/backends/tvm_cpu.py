@@ -51,6 +51,16 @@ def scales_of(setting: Setting, stage: Stage) -> Any:
     return of_stage(_scales(setting.scales), stage) if setting.scales else None
 
 
+def known_scales(setting: Setting, stage: Stage, precision: str) -> Any:
+    """Return the int8 scales of a stage for another program than our code: given, shipped, or of drawn weights."""
+    from socsched.compiler.builder import drawn_scales, network_of, shipped_scales
+
+    scales = scales_of(setting, stage)
+    if scales is None and setting.weights is None and precision == "int8":
+        scales = shipped_scales(network_of(stage)[0]) or drawn_scales(stage)
+    return scales
+
+
 @lru_cache(maxsize=1)
 def _scales(path: Path) -> Mapping[str, Any]:
     from socsched.compiler.quantize.scales import read_pipeline_scales

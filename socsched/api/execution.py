@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched.api.options import RunOptions
 from socsched.api.results import Result
 from socsched.errors import UsageError
 
@@ -33,59 +34,107 @@ class Run(Result):
     accounts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-def run(  # noqa: PLR0913 - named by callers
+def run(
     plan: str | Path | Plan,
+    options: RunOptions = RunOptions(),  # frozen
     *,
     pipeline: str | Path | Pipeline | None = None,
-    frames: int | None = None,
-    duration: str | int | None = None,
-    inputs: Path | Sequence[Path] | None = None,
-    weights: Path | None = None,
-    scales: Path | None = None,
-    pace: bool = True,
-    stats: bool = False,
-    loop: bool = False,
-    seed: int = 0,
-    options: Options | None = None,
     board: Board | None = None,
+    folder: Path | None = None,
     on_frame: Callable[[FrameReport], None] | None = None,
     warn: Note = warnings.warn,
+    **how: Any,
 ) -> Run:
-    """Execute a plan on this machine or `board`, frame by frame against its deadlines, and return the result.
+    """Execute a plan on this machine or a board, frame by frame against its deadlines, and return the result.
 
-    `pipeline`: the pipeline, if its name in the plan does not locate it.  `frames`: number of frames of the LiDAR, or
-    of the first sensor if there is no LiDAR; alternatively a `duration` (text such as "10 s", or ns); without either,
-    all files of `inputs`.  `pace` False releases frames as fast as they complete.  `on_frame` is called at the end of
-    every chain.  See `executor.run_native.execute` for the rest.  Raises UsageError for a plan that this machine cannot
-    run, MachineError without a C++ compiler.
+    `how`: fields of `RunOptions` that differ from `options`; a duration may be text such as "10 s", topics a mapping.
+    `pipeline`: the pipeline, if its name in the plan does not locate it.  `board`: in place of the one that the options
+    name.  `folder` receives journal and frames while the run goes on.  `on_frame` is called at the end of every chain.
+    Raises UsageError for a plan that this machine cannot run, MachineError without a C++ compiler.
     """
     from socsched.api.loading import load_plan, pipeline_of
     from socsched.api.simulation import duration_ns
     from socsched.executor.rules import AUTO, NATIVE
     from socsched.executor.run_native import Inputs, execute
     from socsched.planning.residency import refuse_loads
-    from socsched.runtime.boards.local import LocalBoard
-    from socsched.runtime.options import PLAIN
 
     loaded = load_plan(plan)
     if not loaded.tasks:
         raise UsageError("nothing to run: a stage has no engine", "see the plan's violations")
     refuse_loads(loaded)
+    options = replace(options, **how)
+    files = list_inputs(options.inputs)
+    length = duration_ns(options.duration)
+    fed = Inputs(files, options.weights, options.scales, options.frames, length, options.loop, options.seed)
+    described = pipeline_of(loaded, pipeline, warn)
+    board = board or board_of(options)
     accounts: dict[str, dict[str, int]] = {}
-    place = board or LocalBoard()
-    options = replace(options or PLAIN, pace="rate" if pace else "asap", stats=stats)
-    files = list_inputs(inputs) if isinstance(inputs, Path) else inputs
-    trace = execute(
-        loaded,
-        pipeline_of(loaded, pipeline, warn),
-        Inputs(files, weights, scales, frames, duration_ns(duration), loop, seed),
-        options,
-        board=place,
-        on_frame=on_frame,
-        accounts=accounts,
+    settings = _settings(options, loaded, described, board, folder)
+    trace = execute(loaded, described, fed, settings, board=board, on_frame=on_frame, accounts=accounts)
+    name = NATIVE if settings.executor == AUTO else settings.executor
+    return _finished(loaded, trace, replace(settings, executor=name), board, accounts)
+
+
+def board_of(options: RunOptions) -> Board:
+    """Return the board that the options name."""
+    if options.board == "jetson":
+        from socsched.runtime.boards.jetson import JetsonBoard
+
+        return JetsonBoard(apply_mode=options.apply_mode)
+    if options.apply_mode:
+        raise UsageError("--apply-mode needs a board with power modes", "add --board jetson")
+    from socsched.runtime.boards.local import LocalBoard
+
+    return LocalBoard()
+
+
+def _settings(options: RunOptions, plan: Plan, pipeline: Pipeline, board: Board, folder: Path | None) -> Options:
+    """Return the executor's options; reads files, makes or reads spare plans."""
+    from socsched.api.folders import JOURNAL
+    from socsched.faults.file import load_faults
+    from socsched.faults.model import RUN
+    from socsched.runtime.frames_file import NAME
+    from socsched.runtime.options import Options
+    from socsched.runtime.overload import load_policies
+
+    return Options(
+        executor=options.executor,
+        in_flight=options.in_flight,
+        steal=options.steal,
+        shield=options.shield,
+        awake_ns=options.awake,
+        realtime=options.realtime,
+        faults=load_faults(options.faults, plan, RUN) if options.faults else None,
+        policies=load_policies(options.overload, plan) if options.overload else None,
+        limp_home=_spare_plans(options.limp_home, plan, pipeline, board),
+        hang_ns=options.hang_after or 0,
+        journal=folder / JOURNAL if folder else None,
+        frames=folder / NAME if folder else None,
+        topics=dict(options.topics),
+        pace="rate" if options.pace else "asap",
+        stats=options.stats,
     )
-    name = NATIVE if options.executor == AUTO else options.executor
-    return _finished(loaded, trace, replace(options, executor=name), place, accounts)
+
+
+def _spare_plans(names: Sequence[str], plan: Plan, pipeline: Pipeline, board: Board) -> tuple[Plan, ...]:
+    from socsched.api.loading import load_plan
+    from socsched.modebook.book import is_book, load_book
+
+    plans: list[Plan] = []
+    for name in names:
+        if name == "auto":
+            from socsched.models.work import stage_work
+            from socsched.runtime.limp_home import limp_home_plans
+
+            plans += limp_home_plans(plan, pipeline, board.platform_for(plan), stage_work)
+        elif is_book(name):
+            plans += load_book(name).spares(plan)
+        else:
+            other = load_plan(Path(name))
+            if (other.pipeline, other.platform) != (plan.pipeline, plan.platform):
+                raise UsageError(f"{name} is a plan for {other.pipeline} on {other.platform}", "plan the same pipeline")
+            plans.append(other)
+    return tuple(plans)
 
 
 def _finished(plan: Plan, trace: Trace, options: Options, board: Board, accounts: dict[str, dict[str, int]]) -> Run:
@@ -106,11 +155,11 @@ def _finished(plan: Plan, trace: Trace, options: Options, board: Board, accounts
     return Run(plan, trace, {**result(trace, plan), "run": known}, accounts)
 
 
-def list_inputs(given: Path | None) -> list[Path] | None:
-    """Return the scans, images and arrays of a file or folder, None if no path is given."""
+def list_inputs(given: Path | Sequence[Path] | None) -> Sequence[Path] | None:
+    """Return the scans, images and arrays of a file or folder; what is listed already as it is."""
     from socsched.runtime.input_files import list_frames
 
-    return None if given is None else list(list_frames(given))
+    return list(list_frames(given)) if isinstance(given, Path) else given
 
 
 def scans_or_street(given: Path | None, folder: Path, frames: int, seed: int) -> list[Path]:
@@ -147,13 +196,5 @@ def compute(
 
     platform = get_platform(plan.platform)
     return run(
-        plan,
-        pipeline,
-        platform,
-        frames=frames,
-        scans=scans,
-        weights=weights,
-        scales=scales,
-        seed=seed,
-        vendor=vendor,
+        plan, pipeline, platform, frames=frames, scans=scans, weights=weights, scales=scales, seed=seed, vendor=vendor
     )

@@ -220,14 +220,43 @@ class SimulateOptions:
     )  # fmt: skip
 
 
+INPUTS = "File with frames, or a folder of them: scans (.bin), images, .npz with arrays by port name, .mcap."
 EXECUTORS = ("auto", "event-chained", "native", "sequential", "stream-per-frame", "shared-queue")
 BOARDS = ("local", "jetson")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RunOptions:
-    """How a plan runs on this machine: executor, real time, faults, overload, spare plans, board."""
+    """How a plan runs: for how long, with which inputs, executor, real time, faults, overload, spare plans, board.
 
+    `frames`: of the LiDAR, or of the first sensor if there is none; alternatively a `duration` (ns); without either,
+    all files of `inputs`.  `pace` False releases frames as fast as they complete.
+    """
+
+    frames: int | None = option(
+        "--frames", kind=Whole(1), help="Number of frames of the first sensor; default: all files of --input."
+    )
+    duration: int | None = option(
+        "--duration", kind="duration", help="Run for this duration instead of a number of frames."
+    )
+    inputs: Path | Sequence[Path] | None = option("--input", name="input_path", kind="path", help=INPUTS)
+    topics: tuple[tuple[str, str], ...] = option(
+        "--topic", kind="pair", multiple=True, metavar="SENSOR=TOPIC",
+        help="Topic that feeds a sensor from an .mcap file of --input, if several could.",
+    )  # fmt: skip
+    weights: Path | None = option(
+        "--weights", kind="path", envvar="SOCSCHED_WEIGHTS",
+        help=".npz file with weights; default: seeded random weights.",
+    )  # fmt: skip
+    scales: Path | None = option(
+        "--scales", kind="path", help="JSON file with int8 scales, as `socsched calibrate` writes it."
+    )
+    pace: bool = option(
+        "--pace/--no-pace", default=True, shown=True,
+        help="Release frames at the sensor's rate, or as fast as possible.",
+    )  # fmt: skip
+    loop: bool = option("--loop", kind="flag", help="With --duration: repeat the files of --input.")
+    stats: bool = option("--stats", kind="flag", help="Record tensor statistics of every stage (slower).")
     executor: str = option(
         "--executor", kind=EXECUTORS, default=EXECUTORS[0], shown=True,
         help="Execute as planned (auto, event-chained and native are the same), or with a simpler executor for "
@@ -264,6 +293,7 @@ class RunOptions:
     )
     board: str = option("--board", kind=BOARDS, default=BOARDS[0], shown=True, help="Kind of this machine.")
     apply_mode: bool = option("--apply-mode", kind="flag", help="Set a Jetson to the plan's power mode.")
+    seed: int = shared(SimulateOptions, "seed")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -332,10 +362,7 @@ class ProfileOptions:
         "--vendor-model", kind="flag", help="No run: take the cycles that the vendor's compiler expects."
     )
     conversions: bool = option("--conversions", kind="flag", help="Also measure conversions of the stages' tensors.")
-    inputs: Path | Sequence[Path] | None = option(
-        "--input", name="input_path", kind="path",
-        help="File with frames, or a folder of them: scans (.bin), images, .npz with arrays by port name, .mcap.",
-    )  # fmt: skip
+    inputs: Path | Sequence[Path] | None = shared(RunOptions, "inputs")
     weights: Path | None = option("--weights", kind="path", envvar="SOCSCHED_WEIGHTS", help=".npz file with weights.")
     seed: int = shared(SimulateOptions, "seed")
     shapes: tuple[str, ...] = shared(PlanOptions, "shapes")

@@ -119,7 +119,7 @@ def profile(
     chosen = sized(load_pipeline(pipeline), how.shapes, how.dims)
     if how.vendor_model:
         return expect(chosen, platform, weights=how.weights, note=note)
-    scans = list_inputs(how.inputs) if isinstance(how.inputs, Path) else how.inputs
+    scans = list_inputs(how.inputs)
     board = load_platform(platform)
     plan = _spread(plan_with(chosen, board, options=PlanOptions(refine=False, explain=False)), chosen)
     run = alone(chosen, Inputs(scans, how.weights, seed=how.seed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,14 +41,13 @@ def command(output: Output, request: DemoRequest) -> None:
     weights; weights of the KITTI three-class network select that network.
     """
     from socsched.api import execution, loading
-    from socsched.api.options import PlanOptions
+    from socsched.api.options import PlanOptions, RunOptions
     from socsched.api.planning import plan_with
     from socsched.api.simulation import simulate
     from socsched.cli.results import frame_notes
     from socsched.descriptor.catalog import HOST
     from socsched.descriptor.platform import OWN
     from socsched.runtime.background_load import Neighbours
-    from socsched.runtime.options import PLAIN
     from socsched.runtime.realtime import refusal
 
     folder, frames, seed, weights = request.folder, request.frames, request.seed, request.weights
@@ -72,8 +70,8 @@ def command(output: Output, request: DemoRequest) -> None:
     neighbours = Neighbours()
     notes = frame_notes(output.note, True, frames * len(plan.chains))
     # Before other programs where that is permitted: what is compared is the prediction, not who else is at work.
-    options = replace(PLAIN, realtime="off" if refusal() else "fifo")
-    here = execution.run(plan, frames=frames, inputs=scans, weights=weights, seed=seed, options=options, on_frame=notes)
+    how = RunOptions(frames, inputs=scans, weights=weights, seed=seed, realtime="off" if refusal() else "fifo")
+    here = execution.run(plan, how, executor="event-chained", on_frame=notes)
     others = neighbours.taken()
     remarked = remarks(here, weights is not None, others)
     files = _write(folder, board, here, remarked, scans, None if request.inputs else seed)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from socsched.api.options import PlanOptions, ProfileOptions, SimulateOptions, argument, option, shared
+from socsched.api.options import PlanOptions, SimulateOptions, argument, option, shared
 
 
 class Parsed(click.ParamType[Any]):
@@ -276,15 +276,6 @@ def mode() -> Any:
 def source() -> Any:
     text = "File or name of the plan's pipeline, if the name in the plan does not locate it."
     return option("--pipeline", kind="pipeline", help=text)
-
-
-def inputs() -> Any:
-    return shared(ProfileOptions, "inputs")
-
-
-def topics() -> Any:
-    text = "Topic that feeds a sensor from an .mcap file of --input, if several could."
-    return option("--topic", kind="pair", multiple=True, metavar="SENSOR=TOPIC", help=text)
 
 
 def weights(text: str = ".npz file with weights.") -> Any:

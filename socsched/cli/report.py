@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from socsched.api.options import PlanOptions, Whole, argument, option
-from socsched.cli.options import inputs, output_file, source, topics
+from socsched.api.options import PlanOptions, RunOptions, Whole, argument, option, shared
+from socsched.cli.options import output_file, source
 from socsched.cli.output import Output, echo, ready_to_write
 from socsched.cli.verbs import Request, verb
 
@@ -36,8 +36,8 @@ class ReportRequest(Request):
         "--pareto", kind="flag",
         help="First plan every power mode (slow), to show the Pareto front on the page.",
     )  # fmt: skip
-    inputs: Path | None = inputs()
-    topics: tuple[tuple[str, str], ...] = topics()
+    inputs: Path | None = shared(RunOptions, "inputs")
+    topics: tuple[tuple[str, str], ...] = shared(RunOptions, "topics")
     source: str | None = source()
     platform: str | None = option(
         "-p", "--platform", help="File or name of the plan's platform, if the name in the plan does not locate it."

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from socsched.api.options import SimulateOptions, Whole, argument, option, shared
-from socsched.cli.options import inputs, output_file, pipeline, weights
+from socsched.api.options import RunOptions, Whole, argument, option, shared
+from socsched.cli.options import output_file, pipeline, weights
 from socsched.cli.output import Output, echo, output_parameters, ready_to_write
 from socsched.cli.verbs import Request, verb
 
@@ -91,13 +91,13 @@ class CalibrateRequest(Request):
     """The networks and frames to calibrate with, and where the scales go."""
 
     pipeline: str = pipeline()
-    inputs: Path | None = inputs()
+    inputs: Path | None = shared(RunOptions, "inputs")
     frames: int | None = option(
         "--frames", kind=Whole(1), help="Number of frames; default: all of --input, else 8 synthetic ones."
     )
     weights: Path | None = weights()
     file: Path = output_file("Output file: the scales of every stage.", "scales.json")
-    seed: int = shared(SimulateOptions, "seed")
+    seed: int = shared(RunOptions, "seed")
 
 
 @verb("calibrate", CalibrateRequest, "Choose int8 scales for a pipeline's networks from frames.")

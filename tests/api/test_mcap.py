@@ -20,7 +20,6 @@ from socsched.errors import InputError
 from socsched.models.registry import bindings
 from socsched.runtime.input_files import list_frames
 from socsched.runtime.inputs import sources
-from socsched.runtime.options import Options
 
 pytestmark = pytest.mark.needs("MCAP")
 
@@ -38,7 +37,7 @@ def test_a_recording_through_a_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="topics that could feed sensor lidar: /a, /b"):
         run(planned, **how)
     chosen = {"lidar": "/b"}
-    done = run(planned, **how, pace=False, options=Options(executor="event-chained", topics=chosen))
+    done = run(planned, **how, pace=False, executor="event-chained", topics=chosen)
     assert done.trace is not None and [done.trace.details[k]["points"] for k in range(3)] == [2500, 3000, 2000]
     done.save(tmp_path / "result", page=False)
 

@@ -78,8 +78,7 @@ def test_power_modes_are_for_boards_that_have_them(plan: Path) -> None:
 
 
 def test_options_of_the_command_line_reach_the_run(plan: Path, tmp_path: Path) -> None:
-    from socsched.api import loading
-    from socsched.cli import run
+    from socsched.api import execution, loading
     from socsched.runtime.boards.local import LocalBoard
     from socsched.runtime.options import Options
 
@@ -89,7 +88,7 @@ def test_options_of_the_command_line_reach_the_run(plan: Path, tmp_path: Path) -
 
     @verb("run", RunOptions)
     def command(_: Output, how: RunOptions) -> None:
-        given.append(run._options(how, made, pipe, LocalBoard(), tmp_path))
+        given.append(execution._settings(how, made, pipe, LocalBoard(), tmp_path))
 
     words = ["--executor", "sequential", "--in-flight", "3", "--steal", "--shield", "--awake", "200us"]
     words += ["--realtime", "fifo", "--hang-after", "2s"]

@@ -167,7 +167,7 @@ def test_pointpillars_is_the_agreed_pipeline() -> None:
 
 def test_schemas_are_fresh(tmp_path: Path) -> None:
     assert schemas.stale() == [], "run python -m tools.generate.schemas"
-    assert schemas.stale(tmp_path) == [*schemas.MODELS, *schemas.HEIRS], "a missing schema is stale"
+    assert schemas.stale(tmp_path) == [*schemas.MODELS], "a missing schema is stale"
 
 
 def test_schemas_describe_quantities_as_text_with_units() -> None:

@@ -244,7 +244,7 @@ def test_the_automatic_choice_is_this_executor_and_it_needs_a_compiler(monkeypat
     made = plan(task("only", "s"), sensors={"s": 10 * MS})
     given: dict[str, Any] = {"pipeline": pipeline(made), "frames": 2, "board": LocalBoard(HERE)}
     for pace in (True, False):
-        done = run(made, pace=pace, options=Options(executor=AUTO), **given)
+        done = run(made, pace=pace, executor=AUTO, **given)
         assert done.trace is not None
         assert done.figures["run"]["executor"] == NATIVE and len(done.trace.jobs) == 2
     monkeypatch.setattr("socsched.executor.build.find_executor", lambda: None)

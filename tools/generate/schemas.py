@@ -39,15 +39,22 @@ MODELS: dict[str, type] = {
     "drive.schema.json": DriveFile,
     "book.schema.json": BookDocument,
 }
-HEIRS = {"platform-heir.schema.json": Platform, "rules-heir.schema.json": RuleFile}
-"""Schemas of files that `extends` another: nothing is required, and null takes an inherited value away."""
+EXTENDED = ("platform.schema.json", "rules.schema.json")
+"""Schemas of files that may `extends` another, and then state what differs: `platforms check` says what is missing."""
+
+
+def of_model(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a complete file."""
+    made: dict[str, Any] = _tidy(TypeAdapter(MODELS[name]).json_schema())
+    return made
 
 
 def render(name: str) -> str:
     """Return a JSON Schema as text."""
-    made = _tidy(TypeAdapter(MODELS.get(name) or HEIRS[name]).json_schema())
-    if name in HEIRS:
-        made = _partial(made) | {"required": ["schema_version", "extends", "name"]}
+    made = of_model(name)
+    if name in EXTENDED:
+        whole = [{"required": ["extends"]}, {"required": made["required"]}]
+        made = _partial(made) | {"required": ["schema_version", "name"], "anyOf": whole}
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", **made}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
@@ -71,19 +78,32 @@ def _partial(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     kept = {key: _partial(value) for key, value in node.items() if key != "required"}
-    for key in ("properties", "additionalProperties"):
+    for key in ("properties", "patternProperties"):
         if isinstance(kept.get(key), dict):
-            fields = kept[key] if key == "properties" else {"": kept[key]}
-            made = {field: {"anyOf": [value, {"type": "null"}]} for field, value in fields.items()}
-            kept[key] = made if key == "properties" else made[""]
+            kept[key] = {field: _nullable(value) for field, value in kept[key].items()}
+    if isinstance(kept.get("additionalProperties"), dict):
+        kept["additionalProperties"] = _nullable(kept["additionalProperties"])
     return kept
+
+
+def _nullable(field: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a field whose inherited value null takes away."""
+    null = {"type": "null"}
+    if "anyOf" in field:
+        return field if null in field["anyOf"] else {**field, "anyOf": [*field["anyOf"], null]}
+    if "type" in field:
+        enum = {"enum": [*field["enum"], None]} if "enum" in field else {}
+        return {**field, "type": [field["type"], "null"], **enum}
+    if "$ref" not in field:
+        return field
+    return {**{k: v for k, v in field.items() if k != "$ref"}, "anyOf": [{"$ref": field["$ref"]}, null]}
 
 
 def stale(folder: Path = FOLDER) -> list[str]:
     """Return the names of schemas that are missing or differ from the models."""
     return [
         name
-        for name in (*MODELS, *HEIRS)
+        for name in MODELS
         if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != render(name)
     ]
 
@@ -95,7 +115,7 @@ def main() -> int:
             print(f"schemas/{name} is stale: run python -m tools.generate.schemas", file=sys.stderr)
         return 1 if stale() else 0
     FOLDER.mkdir(exist_ok=True)
-    for name in (*MODELS, *HEIRS):
+    for name in MODELS:
         (FOLDER / name).write_text(render(name), encoding="utf-8")
     return 0
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from socsched.cost.contention import ContentionModel, Rival, contention_model
 from socsched.planning.execution import slowed_by_lanes, with_wcet
 from socsched.planning.plan import Plan
 from socsched.schedulability import edf
 from socsched.schedulability.chains import data_age, reaction_time
-from socsched.schedulability.plan_analysis import Corunning, Quieter, respond, stretches, unmet
+from socsched.schedulability.plan_analysis import Corunning, Quieter, due_of, respond_simply, shorten, stretches, unmet
 from socsched.schedulability.tasks import Response, RtTask, components, rt_tasks, single_resource
 
 LARGEST = 64.0
@@ -59,26 +60,42 @@ def spare(plan: Plan, names: frozenset[str] | None = None, known: bool = False) 
     tasks, quieter = rt_tasks(plan), Corunning.of(plan).without_absent
     chosen = frozenset(tasks) if names is None else names
 
-    def lost(factor: float) -> list[str]:
-        slower = {
+    def slower(factor: float) -> dict[str, RtTask]:
+        return {
             name: replace(task, wcet=round(task.wcet * factor), segment=round(task.segment * factor))
-            for name, task in tasks.items()
             if name in chosen
+            else task
+            for name, task in tasks.items()
         }
+
+    def lost(factor: float) -> list[str]:
         costs = {t.name: round(t.cost_ns * factor) if t.name in chosen else t.cost_ns for t in plan.tasks}
-        return _unmet(plan, {**tasks, **slower}, costs, quieter)
+        return _unmet(plan, slower(factor), costs, quieter)
 
     if not known and lost(1.0):
         return None
     total = sum(task.wcet for name, task in tasks.items() if name in chosen)
-    low, high, first = 1.0, LARGEST, lost(LARGEST)
-    if not first:
+    low, high, first = 1.0, LARGEST, list[str]()
+    if not (overloaded := _overloaded(slower(high))) and not (first := lost(high)):
         return Spare(int(total * (LARGEST - 1)), LARGEST, (), True)
     while high / low > ACCURACY:
         middle = (low * high) ** 0.5
-        more = lost(middle)
-        low, high, first = (low, middle, more) if more else (middle, high, first)
-    return Spare(int(total * (low - 1)), low, tuple(first))
+        if _overloaded(slower(middle)):
+            high, overloaded = middle, True
+        elif more := lost(middle):
+            high, first, overloaded = middle, more, False
+        else:
+            low = middle
+    return Spare(int(total * (low - 1)), low, tuple(lost(high) if overloaded else first))
+
+
+def _overloaded(tasks: Mapping[str, RtTask]) -> bool:
+    """Return whether a lane has more work than time: a task there has no bound, which need not be analysed."""
+    used: dict[tuple[str, int], Fraction] = {}
+    for task in tasks.values():
+        for lane in task.lanes:
+            used[lane] = used.get(lane, Fraction()) + Fraction(task.wcet, task.period)
+    return any(share > 1 for share in used.values())
 
 
 def co_runner(plan: Plan, known: bool = False) -> Spare | None:
@@ -155,9 +172,14 @@ def _unmet(
     if plan.policy == "edf" and shared:
         choices += [lambda share=share: relax_deadlines(plan, share) for share in (0.25, 0.5, 0.75, 1.0)]  # type: ignore[misc]
     quieter = quieter or Corunning.of(plan).without_absent
-    first: list[str] = []
-    for choice in choices:
-        found = unmet(asked, respond(plan.policy, tasks, choice(), quieter).tight)
+    first, simple = list[str](), list[tuple[dict[str, int] | None, Mapping[str, Response]]]()
+    for choice in choices:  # windows of paths take most of the time, and only shorten responses that may suffice
+        deadlines = due_of(plan.policy, tasks, choice())
+        simple.append((deadlines, respond_simply(plan.policy, tasks, deadlines).tight))
+        if not unmet(asked, simple[-1][1]):
+            return []
+    for deadlines, responses in simple:
+        found = unmet(asked, shorten(tasks, deadlines, responses, quieter))
         if not found:
             return []
         first = first or found

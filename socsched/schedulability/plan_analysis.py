@@ -56,14 +56,27 @@ def respond(
 
     `quieter` shortens execution times that include traffic which the responses exclude.
     """
-    if policy != "edf":
+    simple = respond_simply(policy, tasks, deadlines)
+    return replace(simple, tight=shorten(tasks, due_of(policy, tasks, deadlines), simple.holistic, quieter))
+
+
+def respond_simply(policy: str, tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None = None) -> Whole:
+    """Return the responses of `respond` without windows of paths: `tight` is `holistic`."""
+    due = due_of(policy, tasks, deadlines)
+    if due is None:
         found = holistic(tasks)
-        return Whole(found, found, shorten(tasks, None, found, quieter))
+        return Whole(found, found, found)
     system = edf.System.of(tasks)
-    due = dict(deadlines) if deadlines else {name: task.deadline for name, task in tasks.items()}
     own = edf.responses(system, due, edf.test(system, due) is None)
     found = edf.holistic_responses(system, due, own)
-    return Whole(own, found, shorten(tasks, due, found, quieter))
+    return Whole(own, found, found)
+
+
+def due_of(policy: str, tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None) -> dict[str, int] | None:
+    """Return the local deadlines (ns) under EDF, the tasks' own unless others are given; None under ``fp``."""
+    if policy != "edf":
+        return None
+    return dict(deadlines) if deadlines else {name: task.deadline for name, task in tasks.items()}
 
 
 def shorten(

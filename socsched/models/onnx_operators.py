@@ -1170,8 +1170,8 @@ HANDLERS |= {
     "Elu": _unary("elu", alpha=1.0),
 }
 
-_TYPED = frozenset(_BINARY) - {"Div"} | {"Not", "Where", "Abs", "Sign", "Mod", "IsNaN", "IsInf"}
-"""Element-wise operators whose layers compute in integers too; a quotient of integers is rounded in its own way."""
+_TYPED = frozenset(_BINARY) - {"Div"} | {"Not", "Where", "Abs", "Sign", "Mod", "IsNaN", "IsInf", "ReduceSum"}
+"""Operators whose layers compute in integers too; a quotient of integers is rounded in its own way."""
 _ANY_TYPE = frozenset(
     ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat", "Identity", "Dropout",
      "Gather", "GatherElements", "ScatterND", "Cast", "TopK", "ArgMax", "Expand", "Tile", "QuantizeLinear",

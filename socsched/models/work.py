@@ -9,6 +9,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
 from socsched.graph.accelerator_kernels import passes
 from socsched.graph.counting import at_nominal, at_precision, operators
+from socsched.graph.batches import one_by_one
 from socsched.graph.enlargements import before_resizing
 from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.integers import integers_of
@@ -52,7 +53,7 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
     if precision == "int8":
         stated = model.quantised() if model.quantised is not None else None
         integers = integers_of(graph, stated.values if stated else None, stated.weights if stated else ())
-    moved = graph if precision == "int8" else before_resizing(graph)[0]
+    moved = graph if precision == "int8" else before_resizing(one_by_one(graph))[0]
     kernels = () if moved is graph else operators(moved, precision, nominal)
     return StageWork(stage.name, precision, counted, inputs, outputs, passes(graph, nominal), integers, kernels)
 

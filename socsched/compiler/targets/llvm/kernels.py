@@ -252,6 +252,72 @@ def resize(source: Lying, target: Lying, linear: bool, activation: Activation, r
     return resize_image
 
 
+def grid_sample(image: tuple[int, int, int, int], places: int, align: bool, border: bool, dtype: str) -> Any:
+    """Return sample(X[N, C, H W], G[N, 2, P], O[N, C, P]): bilinear, coordinates in -1..1 as of ONNX's GridSample.
+
+    What four pixels contribute to a place is computed once for all channels.  Outside of the image are zeros, or its
+    `border`.
+    """
+    batch, channels, height, width = image
+    chunk = min(places, _CHUNK)
+    parts = -(-places // chunk)
+
+    def pixel(g: Any, size: int) -> Any:
+        scaled = (g + T.float32(1)) * T.float32((size - align) / 2) - T.float32(0 if align else 0.5)
+        low, high = (0, size - 1) if border else (-2, size + 1)
+        return T.min(T.max(scaled, T.float32(low)), T.float32(high))
+
+    def at(x: Any, size: int, step: int) -> Any:
+        return T.min(T.max(T.Cast("int32", T.floor(x)) + T.int32(step), T.int32(0)), T.int32(size - 1))
+
+    def share(x: Any, size: int, step: int) -> Any:
+        second = x - T.floor(x)
+        inside = T.And(T.floor(x) + step >= 0, T.floor(x) + step < size)
+        return T.if_then_else(inside, second if step else T.float32(1) - second, T.float32(0))
+
+    @T.prim_func(s_tir=True, private=True)
+    def sample(
+        X: T.Buffer((batch, channels, height * width), dtype),
+        G: T.Buffer((batch, 2, places), dtype),
+        O: T.Buffer((batch, channels, places), dtype),
+    ):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(batch * parts):
+            with T.sblock("part"):
+                r = T.axis.spatial(batch * parts, task)
+                T.reads(X[0:batch, 0:channels, 0 : height * width], G[0:batch, 0:2, 0:places])
+                T.writes(O[0:batch, 0:channels, 0:places])
+                first = T.meta_var(T.min(r % parts * chunk, places - chunk))
+                place = T.sblock_alloc_buffer((2, chunk), "float32")
+                pixels = T.sblock_alloc_buffer((4, chunk), "int32")
+                shares = T.sblock_alloc_buffer((4, chunk), "float32")
+                for p in range(chunk):
+                    place[0, p] = pixel(wide(G[r // parts, 0, first + p]), width)
+                    place[1, p] = pixel(wide(G[r // parts, 1, first + p]), height)
+                for p in range(chunk):
+                    pixels[0, p] = at(place[1, p], height, 0) * width + at(place[0, p], width, 0)
+                    pixels[1, p] = at(place[1, p], height, 0) * width + at(place[0, p], width, 1)
+                    pixels[2, p] = at(place[1, p], height, 1) * width + at(place[0, p], width, 0)
+                    pixels[3, p] = at(place[1, p], height, 1) * width + at(place[0, p], width, 1)
+                    shares[0, p] = share(place[1, p], height, 0) * share(place[0, p], width, 0)
+                    shares[1, p] = share(place[1, p], height, 0) * share(place[0, p], width, 1)
+                    shares[2, p] = share(place[1, p], height, 1) * share(place[0, p], width, 0)
+                    shares[3, p] = share(place[1, p], height, 1) * share(place[0, p], width, 1)
+                for c, p in T.grid(channels, chunk):
+                    O[r // parts, c, first + p] = (
+                        shares[0, p] * wide(X[r // parts, c, pixels[0, p]])
+                        + shares[1, p] * wide(X[r // parts, c, pixels[1, p]])
+                        + shares[2, p] * wide(X[r // parts, c, pixels[2, p]])
+                        + shares[3, p] * wide(X[r // parts, c, pixels[3, p]])
+                    ).astype(dtype)
+
+    return sample
+
+
+_CHUNK = 64
+"""Places of a sampled image that a task computes."""
+
+
 def rows_to_image(target: Lying) -> Any:
     """Return blocked(X[height * width, channels], O): rows of channels, as tokens have them, to a blocked image."""
     blocks, c, height, width, border = target.blocks, target.block, target.height, target.width, target.border

@@ -16,6 +16,7 @@ from socsched.compiler.targets.llvm.convolutions import Convolutions
 from socsched.compiler.targets.llvm.fuse import fuse
 from socsched.compiler.targets.llvm.images import EDGE, Array
 from socsched.compiler.targets.llvm.vector import Vector
+from socsched.graph.batches import one_by_one
 from socsched.graph.enlargements import before_resizing
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
@@ -38,7 +39,7 @@ class Lowered:
 
 def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector) -> Lowered:
     """Return the CPU form of `graph`; CompileError if unsupported."""
-    graph, weights = before_resizing(graph, weights)
+    graph, weights = before_resizing(one_by_one(graph), weights)
     return Exact(fuse(graph, weights), weights, vector).run()
 
 

@@ -157,6 +157,22 @@ def _resize(images: Images, group: Group) -> Emitter | None:
     return emit
 
 
+def _grid_sample(images: Images, group: Group) -> Emitter | None:
+    options, (image, grid) = group.options, (images.graph.values[name].shape for name in group.inputs)
+    if options["mode"] != "bilinear" or options["padding"] not in ("zeros", "border") or not _whole(images, group):
+        return None
+
+    def emit(group: Group) -> None:
+        batch, channels, height, width = image
+        places = grid[2] * grid[3]
+        shapes = (batch, channels, height * width), (batch, 2, places)
+        operands = [_rows(images, name, shape) for name, shape in zip(group.inputs, shapes, strict=True)]
+        args = (image, places, bool(options["align"]), options["padding"] == "border", images.dtype)
+        _leave(images, group, kernels.grid_sample, args, operands, (batch, channels, places))
+
+    return emit
+
+
 def _between(given: int, made: int, mode: str, linear: bool) -> tuple[Array, Array]:
     """Return the two old pixels that each new one lies between along an axis [made, 2], and the share of the second."""
     at, scale = np.arange(made, dtype=np.float64), given / made
@@ -359,6 +375,7 @@ _RULES: dict[str, Callable[[Any, Group], Emitter | None]] = {
     "concat": _concat,
     "slice": _slice,
     "resize2d": _resize,
+    "grid_sample": _grid_sample,
     "rows_to_image": _rows_to_image,
     "image_to_rows": _image_to_rows,
     "dense": _dense,

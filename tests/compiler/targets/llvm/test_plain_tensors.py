@@ -193,3 +193,65 @@ def test_operators_without_a_rule_are_scheduled(seed: int) -> None:
         return result
 
     check(network({"x": shape}, params, *layers), "avx512", expected)
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("seed", range(8))
+def test_images_are_sampled_between_their_pixels(seed: int, vector: str) -> None:
+    random = np.random.default_rng(seed)
+    batch, channels, height, width, rows, columns = sides(random, 6, 20)
+    attrs = {"mode": "bilinear", "padding": ("zeros", "border")[seed % 2], "align": bool(seed // 2 % 2)}
+    net = network(
+        {"x": (batch, channels, height, width), "g": (batch, rows, columns, 2)},
+        {},
+        Layer("y", "grid_sample", ("x", "g"), {}, attrs),
+    )
+
+    def sampled(x: dict[str, Array], _: dict[str, Array]) -> Array:
+        found = np.zeros((batch, channels, rows, columns))
+        size = np.array([width, height])
+        scaled = (x["g"].astype(np.float64) + 1) / 2
+        places = scaled * (size - 1) if attrs["align"] else scaled * size - 0.5
+        places = np.clip(places, 0, size - 1) if attrs["padding"] == "border" else places
+        for n, r, c in np.ndindex(batch, rows, columns):
+            left, top = np.floor(places[n, r, c]).astype(int)
+            for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
+                if 0 <= row < height and 0 <= column < width:
+                    share = (1 - abs(places[n, r, c] - (column, row))).prod()
+                    found[n, :, r, c] += share * x["x"][n, :, row, column]
+        return found
+
+    check(net, vector, sampled)
+
+
+def small(batch: int, channels: int, kind: str) -> Network:
+    """A network of images, each of which it computes for itself; one layer outside of the rules reads all of them."""
+    conv = {"stride": 1, "padding": 1, "groups": 1}
+    return Network(
+        "net",
+        {"x": TensorType((batch, 5, 10, 12), "fp32", "NCHW")},
+        (
+            Layer("a", "conv2d", ("x",), {"weight": "v", "bias": "b"}, conv),
+            Layer("r", "relu", ("a",)),
+            Layer("c", "conv2d", ("r",), {"weight": "w", "bias": "b"}, conv),
+            Layer("s", "add" if kind == "sum" else "concat", ("c", "r"), {}, {} if kind == "sum" else {"axis": 1}),
+            Layer("p", "max_pool", ("s",), {}, {"kernel": 2, "stride": 2, "padding": 0, "ceil": False}),
+            Layer("t", "transpose", ("p",), {}, {"order": (1, 0, 2, 3)}),
+        ),
+        ("t", "p"),
+        {"v": (channels, 5, 3, 3), "w": (channels, channels, 3, 3), "b": (channels,)},
+    )
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("kind", ["sum", "join"])
+@pytest.mark.parametrize("batch", [2, 5])
+def test_images_of_a_batch_are_computed_one_by_one(batch: int, kind: str, vector: str) -> None:
+    net, one = small(batch, 32, kind), small(1, 32, kind)
+    given = inputs_of(net)
+    turned, whole = execute(net, given, VECTORS[vector])
+    assert "conv2d" not in lower(fuse_network(net), weights_of(net), VECTORS[vector]).general
+    for number in range(batch):
+        _, image = execute(one, {"x": given["x"][number : number + 1]}, VECTORS[vector])
+        np.testing.assert_array_equal(whole[number : number + 1], image)
+        np.testing.assert_array_equal(turned[:, number], image[0])

@@ -8,8 +8,8 @@ from socsched.descriptor.fields import PRECISIONS
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
 from socsched.graph.accelerator_kernels import passes
-from socsched.graph.counting import at_nominal, at_precision, operators
 from socsched.graph.batches import one_by_one
+from socsched.graph.counting import at_nominal, at_precision, operators
 from socsched.graph.enlargements import before_resizing
 from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.integers import integers_of

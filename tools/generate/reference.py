@@ -124,11 +124,15 @@ def _default(option: click.Option) -> str:
 # -- files
 
 
+WRITTEN = {f"{name}.schema.json" for name in ("plan", "result", "book", "validation", "power-validation")}
+"""Schemas of files that socsched writes: plan and result have pages of their own."""
+
+
 def schema_page() -> str:
     """Return the page of descriptor files, from their JSON schemas."""
     parts = ["# Descriptor files", NOTE, "How to write them: [descriptors.md](../descriptors.md). Editors complete"]
     parts.append("against the schemas in `schemas/`.")
-    for name in sorted(set(schemas.MODELS) - {"plan.schema.json", "result.schema.json"}):  # have pages of their own
+    for name in sorted(set(schemas.MODELS) - WRITTEN):
         schema = schemas.of_model(name)
         parts += ["", f"## {name}", "", prose(schema.get("description"))]
         groups = {"": schema, **schema.get("$defs", {})}

@@ -55,7 +55,8 @@ _FP32 = {70: 128, 75: 128, 80: 128, 87: 256}
 """Those in fp32 on CUDA cores; 256 where not listed."""
 _TENSOR_CODE = 80
 """First capability whose tensor cores our rules use; code for older ones is that of general schedules."""
-_LAUNCH_NS, _FILL_NS, _SUBMIT_NS, _HANDOFF_NS, _LINK_NS = 2_000, 1_200, 12_000, 5_000, 10_000
+_LAUNCH_NS, _FILL_NS, _SUBMIT_NS, _HANDOFF_NS, _LINK_NS = 2_000, 1_700, 12_000, 5_000, 10_000
+_KERNELS = "476 products and convolutions of 19 networks on an H200"
 _SPEED, _FLOATS = 132 * 1_980_000, ("fp32", "fp16")
 """SMs times kHz of the GPU on which `_FUNCTIONS` were measured, and the data types that they read and write."""
 _FUNCTIONS: dict[str, tuple[float, int, dict[str, float], dict[str, float]]] = {
@@ -181,7 +182,7 @@ def added(platform: Platform, gpus: Sequence[Gpu]) -> Platform:
 def _engine(gpu: Gpu, name: str) -> Engine:
     launch = gpu.launch_ns or _LAUNCH_NS
     found = bool(gpu.launch_ns)
-    filled = "a kernel of a graph after another, and filling and draining the SMs (1.2 us)"
+    filled = "a kernel of a graph after another, and filling and draining the SMs (1.7 us)"
     submit = _measured(gpu.submit_ns, "a graph of one kernel, waited for") or _assumed(
         _SUBMIT_NS, "as of other GPUs", 0.5
     )
@@ -250,11 +251,11 @@ def _precisions(gpu: Gpu) -> dict[str, Precision]:
             "fp16",
             _rate(halves, tensor),
             "NHWC" if rules else "NCHW",
-            _efficiency(0.45, "networks of other GPUs") if rules else _efficiency(0.02, "general schedules"),
+            _efficiency(0.31, _KERNELS) if rules else _efficiency(0.02, "general schedules"),
         ),
     }
     if rules:
-        made["int8"] = Precision("int8", _rate(2 * rate, tensor), "NHWC", _efficiency(0.35, "networks of other GPUs"))
+        made["int8"] = Precision("int8", _rate(2 * rate, tensor), "NHWC", _efficiency(0.2, _KERNELS))
     return made
 
 

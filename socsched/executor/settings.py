@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from socsched.executor.gpu_frames import joined
 from socsched.executor.orders import declared_terms, preemption_of
 from socsched.executor.rules import Rules
 from socsched.faults.model import Faults, Overrun
@@ -76,6 +77,13 @@ def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         engine.policy: list(rules.order or declared_terms(engine.policy)) for plan in plans for engine in plan.engines
     }
     policies, faults = settings.policies, settings.faults
+    stages = joined(settings.plan, settings.stages)
+    limp_home = [joined(plan, one) for plan, one in zip(settings.limp_home, settings.limp_home_stages, strict=False)]
+    needs = {task: set(needed) for task, needed in settings.needs.items()}
+    for found in (stages, *limp_home):
+        for task, how in found.items():
+            if "follows" in how:
+                needs.setdefault(task, set()).add(how["follows"])
     return {
         "format": "socsched-run",
         "version": 1,
@@ -83,9 +91,9 @@ def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         "limp_home": names[1:],
         "orders": orders,
         "preemption": {policy: "never" if rules.order else preemption_of(policy) for policy in orders},
-        "needs": {task: sorted(needed) for task, needed in settings.needs.items()},
-        "stages": {task: dict(how) for task, how in settings.stages.items()},
-        "limp_home_stages": [{task: dict(how) for task, how in one.items()} for one in settings.limp_home_stages],
+        "needs": {task: sorted(needed) for task, needed in needs.items()},
+        "stages": stages,
+        "limp_home_stages": limp_home,
         "inputs": {sensor: dict(frames) for sensor, frames in settings.inputs.items()},
         "processors": {engine: list(lanes) for engine, lanes in settings.processors.items()},
         "overload": {

@@ -23,6 +23,7 @@ from socsched.planning.execution import (
     assign_lanes,
     degraded_segments,
     execution_times,
+    following,
     handing_over,
     high_ns,
     slowed_by_lanes,
@@ -324,13 +325,26 @@ def _cross(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list[Tas
             arriving[name] = arriving.get(name, 0) + workload.frame_bytes(cost)
         if name not in read:
             leaving[name] = workload.output_bytes(cost)
-    result = []
+    result, named = [], {task.name: task for task in tasks}
     for task in tasks:
-        known = task.provenance == "measured"
-        sizes = [] if known or task.engine not in keeping else [arriving.get(task.name, 0), leaving.get(task.name, 0)]
-        time = sum(crossing_ns(size, workload.model.platform.engine(task.engine)) for size in sizes if size)
-        result.append(workload.once(task, time, partial(handing_over, task, time)) if time else task)
+        if task.engine in keeping and task.provenance != "measured":
+            there = workload.model.platform.engine(task.engine)
+            sizes = (arriving.get(task.name, 0), leaving.get(task.name, 0))
+            if _follows(task, named) and not (task.times or task.degraded or task.high_ns):
+                submit = round(there.submit_ns.value)
+                task = workload.once(task, -submit, partial(following, task, submit))
+            if time := sum(crossing_ns(size, there) for size in sizes if size):
+                task = workload.once(task, time, partial(handing_over, task, time))
+        result.append(task)
     return result
+
+
+def _follows(task: Task, tasks: Mapping[str, Task]) -> bool:
+    """Return whether a task's kernels are queued with those of the one before (`executor.gpu_frames`)."""
+    before = tasks.get(task.after[0]) if len(task.after) == 1 else None
+    if before is None or task.reads or task.timer:
+        return False
+    return (before.engine, before.period_ns, before.criticality) == (task.engine, task.period_ns, task.criticality)
 
 
 def _handed(workload: Workload, mapping: Mapping_, name: str, tasks: Sequence[Task]) -> int:

@@ -42,6 +42,7 @@ Device::Device(int number) : under_way_("gpu" + std::to_string(number)), number_
   SOCSCHED_FIND(cuMemAlloc_v2);
   SOCSCHED_FIND(cuMemHostRegister_v2);
   SOCSCHED_FIND(cuMemHostUnregister);
+  SOCSCHED_FIND(cuMemHostGetDevicePointer_v2);
   SOCSCHED_FIND(cuMemcpyHtoD_v2);
   SOCSCHED_FIND(cuMemcpyHtoDAsync_v2);
   SOCSCHED_FIND(cuMemcpyDtoHAsync_v2);

@@ -35,6 +35,7 @@ struct Driver {
   int (*cuMemAlloc_v2)(Address*, size_t);
   int (*cuMemHostRegister_v2)(void*, size_t, unsigned);
   int (*cuMemHostUnregister)(void*);
+  int (*cuMemHostGetDevicePointer_v2)(Address*, void*, unsigned);
   int (*cuMemcpyHtoD_v2)(Address, const void*, size_t);
   int (*cuMemcpyHtoDAsync_v2)(Address, const void*, size_t, Stream*);
   int (*cuMemcpyDtoHAsync_v2)(void*, Address, size_t, Stream*);
@@ -59,6 +60,7 @@ constexpr int MAJOR = 75, MINOR = 76;                      // CU_DEVICE_ATTRIBUT
 constexpr int DYNAMIC_SHARED = 8;                          // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned NON_BLOCKING = 1;                       // CU_STREAM_NON_BLOCKING
 constexpr int THREAD_LOCAL = 1;                            // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+constexpr unsigned MAPPED = 2;                             // CU_MEMHOSTREGISTER_DEVICEMAP
 constexpr int NOT_READY = 600;                             // CUDA_ERROR_NOT_READY
 constexpr unsigned DISABLE_TIMING = 2;                     // CU_EVENT_DISABLE_TIMING
 constexpr unsigned SHARED_MEMORY_LIMIT = 48 << 10;         // above, a kernel has to ask

@@ -65,11 +65,16 @@ Program::Program(const std::string& file, const Device& device) : list_(file) {
   }
 }
 
-Address Program::address(const Place& place, Address results) const {
+Address Program::address(const Place& place, Address results, const std::vector<Address>& inputs) const {
+  for (size_t i = 0; i < inputs.size(); i++) {
+    const Input& input = list_.inputs[i];
+    if (inputs[i] && place.space == input.place.space && place.offset >= input.place.offset && place.offset < input.place.offset + input.bytes)
+      return inputs[i] + (place.offset - input.place.offset);
+  }
   return (place.space == Place::memory ? memory_ : place.space == Place::constants ? constants_ : results) + place.offset;
 }
 
-void Program::queue(const Device& device, Stream* stream, Address results, size_t first, size_t last) const {
+void Program::queue(const Device& device, Stream* stream, Address results, size_t first, size_t last, const std::vector<Address>& inputs) const {
   for (size_t i = first; i < last; i++) {
     const LaunchList::Launch& launch = list_.launches[i];
     const size_t count = launch.arguments.size();
@@ -77,7 +82,7 @@ void Program::queue(const Device& device, Stream* stream, Address results, size_
     std::vector<void*> pointers(count);
     for (size_t k = 0; k < count; k++) {
       const LaunchList::Argument& argument = launch.arguments[k];
-      words[k] = argument.kind == LaunchList::Argument::value ? argument.bits : address(argument.where, results);
+      words[k] = argument.kind == LaunchList::Argument::value ? argument.bits : address(argument.where, results, inputs);
       pointers[k] = &words[k];
     }
     device.check(device.driver().cuLaunchKernel(functions_[i], launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],

@@ -23,10 +23,11 @@ class Program {
   const std::vector<Output>& outputs() const { return list_.outputs; }
   uint64_t results_bytes() const { return list_.results; }
   size_t kernels() const { return list_.launches.size(); }
-  Address address(const Place& place, Address results) const;
+  // Where a place is, with results at an address; inputs that lie elsewhere, by number, are read there (0: in its memory).
+  Address address(const Place& place, Address results, const std::vector<Address>& inputs = {}) const;
 
-  // Queue the kernels from number `first` to before `last`, with results at an address.
-  void queue(const Device& device, Stream* stream, Address results, size_t first, size_t last) const;
+  // Queue the kernels from number `first` to before `last`.
+  void queue(const Device& device, Stream* stream, Address results, size_t first, size_t last, const std::vector<Address>& inputs = {}) const;
 
  private:
   Program(const std::string& file, const Device& device);

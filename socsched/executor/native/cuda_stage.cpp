@@ -2,19 +2,19 @@
 #include <algorithm>
 #include <cstring>
 
-#include "clock.hpp"
+#include "cuda_frame.hpp"
 #include "cuda_program.hpp"
 #include "cuda_shares.hpp"
 #include "data_stage.hpp"
 #include "failure.hpp"
 #include "gate.hpp"
-#include "realtime.hpp"
 
 namespace socsched {
 
 namespace {
 
-constexpr Ns NAP = 20'000;     // between looks at a piece that is about to end
+constexpr size_t PARTS_ROOM = 64;  // inputs of a part, whose numbers of rows lie in locked memory
+
 class CudaStage : public DataStage {
  public:
   using DataStage::DataStage;
@@ -26,23 +26,21 @@ class CudaStage : public DataStage {
 
   void prepare() override {
     device_ = &cuda::Device::open(settings().device);
-    program_ = std::make_unique<cuda::Program>(cuda::Program::load(settings().programs, *device_));
-    if (program_->inputs().size() != settings().inputs.size() || program_->outputs().size() != settings().outputs.size())
-      throw Failure(USAGE, place_.task.name + ": its launch list has other inputs or outputs than the settings", "write the settings again");
+    add_part(place_.task.name, settings());
+    for (const auto& [task, follower] : settings().followers) add_part(task, follower);
     fine_timers();
     stream_ = made_stream();
-    const size_t piece = settings().piece ? settings().piece : std::max(program_->kernels(), size_t{1});
-    for (size_t first = 0; first == 0 || first < program_->kernels(); first += piece) {
+    const size_t kernels = parts_[0].program->kernels();
+    piece_ = parts_.size() == 1 && settings().piece ? settings().piece : std::max(kernels, size_t{1});
+    for (size_t first = 0; first == 0 || first < kernels; first += piece_) {
       cuda::Event*& event = events_.emplace_back();
       device_->check(driver().cuEventCreate(&event, cuda::DISABLE_TIMING), "making an event");
     }
-    counts_memory_ = allocate(2 * PAGE);  // inputs are 64 at most
-    counts_ = static_cast<int32_t*>(first_page(counts_memory_.get()));
-    device_->check(driver().cuMemHostRegister_v2(counts_, PAGE, 0), "locking memory");
-    locked_.push_back(counts_);
-    for (size_t i = 0; i < place_.slots.count(); i++) slot_of(*place_.slots.slot(i), piece);
-    asleep_.resize(events_.size());
-    piece_ = piece;
+    const size_t room = whole_pages(parts_.size() * PARTS_ROOM * sizeof *counts_);
+    counts_memory_ = allocate(room + PAGE);
+    counts_ = static_cast<int32_t*>(locked(first_page(counts_memory_.get()), room));
+    for (size_t i = 0; i < place_.slots.count(); i++) slot_of(*place_.slots.slot(i));
+    patience_.resize(events_.size());
   }
 
   Progress launch(const Job& job) override {
@@ -50,9 +48,10 @@ class CudaStage : public DataStage {
     if (inside != device_) device_->enter();
     inside = device_;
     rows_ = -1;
+    slot_ = &slot_of(*job.output);
+    if (parts_.size() > 1 && !begin_frame(*job.output)) return Progress::failed;
     for (size_t i = 0; i < settings().inputs.size(); i++)
       if (!queue_input(job, i)) return Progress::failed;
-    slot_ = &slot_of(*job.output, piece_);
     output_ = job.output;
     started_ = ended_ = 0;
     since_ = monotonic_ns();
@@ -62,27 +61,13 @@ class CudaStage : public DataStage {
     return Progress::running;
   }
 
-  // Sleeps until the oldest piece is about to end, then in naps.  To wait for an interrupt of the driver costs more: it
-  // wakes a thread of the driver's, which wakes this one.  The sleep is shortened at once when it was too long, and
-  // lengthened slowly, since waking takes a varying time.
   Progress poll() override {
-    Ns& asleep = asleep_[ended_];
-    if (const Ns until = since_ + asleep; monotonic_ns() < until) sleep_until(until);
-    size_t naps = 0;
-    int status;
-    while ((status = look()) == cuda::NOT_READY) {
-      const Ns now = monotonic_ns();
-      sleep_until(now + std::max(NAP, (now - since_) / 16));
-      naps++;
-    }
-    if (!holds(status, "running the kernels")) return ended(Progress::failed);
-    const Ns now = monotonic_ns();
-    asleep = naps ? asleep + (now - since_ - asleep) / 16 : std::max(asleep - NAP / 32, Ns{0});
-    since_ = now;
+    if (!holds(patience_[ended_].wait(since_, [this] { return look(); }), "running the kernels")) return ended(Progress::failed);
+    since_ = monotonic_ns();
     ended_++;
     if (started_ < slot_->graphs.size()) {
       pass_gate();
-      while (device_->yields(place_.task.criticality)) sleep_until(monotonic_ns() + NAP);
+      while (device_->yields(place_.task.criticality)) sleep_until(monotonic_ns() + cuda::Patience::NAP);
       if (!start_piece()) return ended(Progress::failed);
     }
     if (ended_ < slot_->graphs.size()) return Progress::running;
@@ -93,6 +78,66 @@ class CudaStage : public DataStage {
   std::string notice() const override { return notice_; }
 
  private:
+  // A stage of the frame: its launch list, the results that all frames share where no other stage reads them, and where
+  // its inputs come from: a part and an output of it.
+  struct Part {
+    std::string task;
+    const StageSettings* settings = nullptr;
+    std::unique_ptr<cuda::Program> program;
+    cuda::Address results = 0;
+    std::vector<std::pair<size_t, size_t>> from;
+  };
+
+  // Of results to memory of a port on the host.
+  struct Copy {
+    size_t port = 0;
+    uint64_t first = 0, bytes = 0;
+    void* to = nullptr;
+  };
+
+  // What a slot of outputs needs on the device.
+  struct Slot {
+    const Data* data = nullptr;
+    std::vector<cuda::Address> results;        // by part
+    std::vector<std::vector<Copy>> copies;     // by part
+    std::vector<cuda::Executable*> graphs;     // by piece; the first one also copies row numbers, the last one outputs
+    std::vector<Memory> memory;                // of outputs of the stages that follow, and of marks
+    cuda::Frame frame;
+    cuda::Address ended = 0;                   // the frame's marks, as the device sees them
+    bool begun = false;
+  };
+
+  const StageSettings& settings() const { return place_.settings; }
+  const cuda::Driver& driver() const { return device_->driver(); }
+  const cuda::Program& program() const { return *parts_[0].program; }
+
+  void add_part(const std::string& task, const StageSettings& how) {
+    Part part{task, &how, std::make_unique<cuda::Program>(cuda::Program::load(how.programs, *device_)), 0, {}};
+    bool fits = part.program->inputs().size() == how.inputs.size() && part.program->outputs().size() == how.outputs.size();
+    for (size_t i = 0; fits && !parts_.empty() && i < how.inputs.size(); i++) {
+      const auto source = std::find_if(parts_.begin(), parts_.end(), [&](const Part& one) { return one.task == how.inputs[i].from; });
+      fits = source != parts_.end() && how.inputs[i].port < source->settings->outputs.size() &&
+             source->program->outputs()[how.inputs[i].port].bytes == part.program->inputs()[i].bytes;
+      part.from.emplace_back(source - parts_.begin(), how.inputs[i].port);
+    }
+    if (!fits) throw Failure(USAGE, task + ": its launch list has other inputs or outputs than the settings", "write the settings again");
+    if (how.inner) part.results = memory_on_device(part.program->results_bytes());
+    parts_.push_back(std::move(part));
+  }
+
+  cuda::Address memory_on_device(uint64_t bytes) {
+    cuda::Address made = 0;
+    if (bytes) device_->check(driver().cuMemAlloc_v2(&made, bytes), "allocating memory");
+    return made;
+  }
+
+  // Pages of the host, locked until the stage is gone.
+  void* locked(void* memory, size_t bytes) {
+    device_->check(driver().cuMemHostRegister_v2(memory, bytes, cuda::MAPPED), "locking memory");
+    locked_.insert(std::lower_bound(locked_.begin(), locked_.end(), memory), memory);
+    return memory;
+  }
+
   // A stream on the lanes of the task, each a group of SMs; on the whole GPU where an engine has one lane, or with a notice.
   cuda::Stream* made_stream() {
     const int criticality = static_cast<int>(place_.task.criticality);
@@ -106,24 +151,6 @@ class CudaStage : public DataStage {
     return device_->stream(criticality);
   }
 
-  // Of results to memory of a port on the host.
-  struct Copy {
-    size_t port = 0;
-    uint64_t first = 0, bytes = 0;
-    void* to = nullptr;
-  };
-
-  // What a slot of outputs needs on the device.
-  struct Slot {
-    const Data* data = nullptr;
-    cuda::Address results = 0;
-    std::vector<Copy> copies;
-    std::vector<cuda::Executable*> graphs;  // by piece; the first one also copies row numbers, the last one outputs
-  };
-
-  const StageSettings& settings() const { return place_.settings; }
-  const cuda::Driver& driver() const { return device_->driver(); }
-
   Progress ended(Progress how) {
     device_->end(place_.task.criticality);
     return how;
@@ -134,11 +161,22 @@ class CudaStage : public DataStage {
     return !status;
   }
 
+  // Clear the marks of a frame, once the one before in this memory has ended: stages that follow may have been dropped.
+  bool begin_frame(Data& data) {
+    const cuda::Frame& frame = slot_->frame;
+    const size_t last = parts_.size() - 1;
+    cuda::Patience patience;
+    if (slot_->begun && !holds(patience.wait(monotonic_ns(), [&] { return frame.state(last); }), "running the kernels")) return false;
+    for (size_t part = 0; part <= last; part++) frame.ended[part].store(0, std::memory_order_relaxed);
+    data.frame = &frame;
+    return slot_->begun = true;
+  }
+
   // Queue the copy of an input from the device, or from the host, into the program's memory.
   bool queue_input(const Job& job, size_t number) {
     const Tensor* tensor = arriving(job, number);
-    const cuda::Input& to = program_->inputs()[number];
-    const cuda::Address target = program_->address(to.place, 0);
+    const cuda::Input& to = program().inputs()[number];
+    const cuda::Address target = program().address(to.place, 0);
     const bool near = tensor && tensor->device && tensor->type.lies_as(settings().inputs[number].type);
     const Tensor* const found = near ? tensor : tensor ? input(job, number) : nullptr;
     if (!found) return false;
@@ -176,46 +214,59 @@ class CudaStage : public DataStage {
     return events_.size() == 1 || holds(driver().cuEventRecord(mark, stream_), "marking an event");
   }
 
-  // The state of the oldest piece; that of the stream, if it is the only one.
-  int look() const { return events_.size() == 1 ? driver().cuStreamQuery(stream_) : driver().cuEventQuery(events_[ended_]); }
+  // The state of the oldest piece; of a frame's first part, or of the stream, if it is the only one.
+  int look() const {
+    if (parts_.size() > 1) return slot_->frame.state(0);
+    return events_.size() == 1 ? driver().cuStreamQuery(stream_) : driver().cuEventQuery(events_[ended_]);
+  }
 
   // The device's side of a slot, made when it is first seen: before the run, except for slots added during it.
-  Slot& slot_of(Data& data, size_t piece) {
+  Slot& slot_of(Data& data) {
     for (const auto& slot : slots_)
       if (slot->data == &data) return *slot;
     Slot& slot = *slots_.emplace_back(std::make_unique<Slot>());
     slot.data = &data;
-    if (program_->results_bytes()) device_->check(driver().cuMemAlloc_v2(&slot.results, program_->results_bytes()), "allocating memory");
-    for (size_t port = 0; port < settings().outputs.size(); port++) {
-      const cuda::Output& from = program_->outputs()[port];
-      data.ports[port].device = slot.results + from.offset;
+    slot.frame = {device_, stream_, {}, nullptr};
+    slot.copies.resize(parts_.size());
+    for (size_t number = 0; number < parts_.size(); number++) make_outputs(slot, data, number);
+    if (parts_.size() > 1) {
+      slot.frame.ended = static_cast<std::atomic<uint8_t>*>(locked(room_of(slot, PAGE), PAGE));
+      device_->check(driver().cuMemHostGetDevicePointer_v2(&slot.ended, slot.frame.ended, 0), "mapping memory");
     }
-    give_host_memory(slot, data);
-    const size_t kernels = program_->kernels();
-    for (size_t first = 0; first == 0 || first < kernels; first += piece) slot.graphs.push_back(record(slot, first, std::min(first + piece, kernels)));
+    const size_t kernels = program().kernels();
+    for (size_t first = 0; first == 0 || first < kernels; first += piece_) slot.graphs.push_back(record(slot, first, std::min(first + piece_, kernels)));
     return slot;
   }
 
-  // Host memory for what the host reads: as on the device and with one copy, unless much else lies in between.
-  void give_host_memory(Slot& slot, Data& data) {
-    const std::vector<cuda::Output>& outputs = program_->outputs();
+  // Whole pages of a slot.
+  static void* room_of(Slot& slot, size_t bytes) { return first_page(slot.memory.emplace_back(allocate(whole_pages(bytes) + PAGE)).get()); }
+
+  // The memory of a part's outputs on the device, and on the host for what it reads: as on the device and with one copy,
+  // unless much else lies in between.
+  void make_outputs(Slot& slot, Data& data, size_t number) {
+    const Part& part = parts_[number];
+    std::vector<Tensor>& ports = number ? slot.frame.ports.emplace_back(part.settings->outputs.size()) : (slot.frame.ports.emplace_back(), data.ports);
+    const std::vector<cuda::Output>& outputs = part.program->outputs();
+    const std::vector<bool>& on_host = part.settings->on_host;
+    slot.results.push_back(part.settings->inner ? part.results : memory_on_device(part.program->results_bytes()));
+    std::vector<Copy>& copies = slot.copies[number];
     uint64_t read = 0, first = UINT64_MAX, end = 0;
     for (size_t port = 0; port < outputs.size(); port++) {
       const cuda::Output& from = outputs[port];
-      if (!settings().on_host[port] || !from.bytes) continue;
+      ports[port].type = part.settings->outputs[port];
+      ports[port].device = slot.results[number] + from.offset;
+      if (!on_host[port] || !from.bytes) continue;
       read += from.bytes;
       first = std::min(first, from.offset);
       end = std::max(end, from.offset + from.bytes);
-      slot.copies.push_back({port, from.offset, from.bytes});
+      copies.push_back({port, from.offset, from.bytes});
     }
-    if (slot.copies.size() > 1 && end - first <= read + read / 2 + PAGE) slot.copies = {{slot.copies[0].port, first, end - first}};
-    for (Copy& copy : slot.copies) {
-      copy.to = first_page(place_.slots.room(data, copy.port, whole_pages(copy.bytes) + PAGE));
-      device_->check(driver().cuMemHostRegister_v2(copy.to, whole_pages(copy.bytes), 0), "locking memory");
-      locked_.insert(std::lower_bound(locked_.begin(), locked_.end(), copy.to), copy.to);
+    if (copies.size() > 1 && end - first <= read + read / 2 + PAGE) copies = {{copies[0].port, first, end - first}};
+    for (Copy& copy : copies) {
+      copy.to = locked(room_of(slot, copy.bytes), whole_pages(copy.bytes));
       for (size_t port = 0; port < outputs.size(); port++)
-        if (settings().on_host[port] && outputs[port].bytes && outputs[port].offset >= copy.first && outputs[port].offset < copy.first + copy.bytes)
-          data.ports[port].data = static_cast<char*>(copy.to) + (outputs[port].offset - copy.first);
+        if (on_host[port] && outputs[port].bytes && outputs[port].offset >= copy.first && outputs[port].offset < copy.first + copy.bytes)
+          ports[port].data = static_cast<char*>(copy.to) + (outputs[port].offset - copy.first);
     }
   }
 
@@ -223,28 +274,40 @@ class CudaStage : public DataStage {
     cuda::Graph* graph = nullptr;
     cuda::Executable* made = nullptr;
     device_->check(driver().cuStreamBeginCapture_v2(stream_, cuda::THREAD_LOCAL), "recording");
-    for (size_t number = 0; first == 0 && number < program_->inputs().size(); number++)
-      if (const cuda::Input& to = program_->inputs()[number]; to.counts)
-        device_->check(driver().cuMemcpyHtoDAsync_v2(program_->address(to.count, 0), counts_ + number, sizeof *counts_, stream_), "copying a number of rows");
-    program_->queue(*device_, stream_, slot.results, first, last);
-    if (last == program_->kernels())
-      for (const Copy& copy : slot.copies)
-        device_->check(driver().cuMemcpyDtoHAsync_v2(copy.to, slot.results + copy.first, copy.bytes, stream_), "copying outputs");
+    record_part(slot, 0, first, last);
+    for (size_t number = 1; number < parts_.size(); number++) record_part(slot, number, 0, parts_[number].program->kernels());
     device_->check(driver().cuStreamEndCapture(stream_, &graph), "recording");
     device_->check(driver().cuGraphInstantiateWithFlags(&made, graph, 0), "making a graph");
     driver().cuGraphDestroy(graph);
     return made;
   }
 
+  void record_part(const Slot& slot, size_t number, size_t first, size_t last) {
+    const cuda::Program& program = *parts_[number].program;
+    std::vector<cuda::Address> inputs;
+    for (const auto& [part, port] : parts_[number].from) inputs.push_back(slot.results[part] + parts_[part].program->outputs()[port].offset);
+    for (size_t input = 0; first == 0 && input < program.inputs().size(); input++)
+      if (const cuda::Input& to = program.inputs()[input]; to.counts) {
+        int32_t* const count = counts_ + number * PARTS_ROOM + input;
+        if (number) *count = static_cast<int32_t>(to.bytes / std::max(to.row_bytes, uint64_t{1}));
+        device_->check(driver().cuMemcpyHtoDAsync_v2(program.address(to.count, 0), count, sizeof *count, stream_), "copying a number of rows");
+      }
+    program.queue(*device_, stream_, slot.results[number], first, last, inputs);
+    if (last < program.kernels()) return;
+    for (const Copy& copy : slot.copies[number])
+      device_->check(driver().cuMemcpyDtoHAsync_v2(copy.to, slot.results[number] + copy.first, copy.bytes, stream_), "copying outputs");
+    if (parts_.size() > 1) device_->check(driver().cuMemsetD8Async(slot.ended + number, 1, 1, stream_), "marking a part");
+  }
+
   const cuda::Device* device_ = nullptr;
-  std::unique_ptr<cuda::Program> program_;
+  std::vector<Part> parts_;           // its own first, then those of the stages that follow
   cuda::Stream* stream_ = nullptr;
   std::vector<cuda::Event*> events_;  // by piece
-  std::vector<Ns> asleep_;            // by piece: how long to sleep from its start, or the end of the one before
+  std::vector<cuda::Patience> patience_;  // by piece, from its start or the end of the one before
   Ns since_ = 0;                      // when the piece that is waited for began, at the earliest
   size_t piece_ = 1, started_ = 0, ended_ = 0;
   Memory counts_memory_;
-  int32_t* counts_ = nullptr;         // by input: its number of rows, in locked memory
+  int32_t* counts_ = nullptr;         // by part and input: its number of rows, in locked memory
   std::vector<void*> locked_;         // sorted
   std::vector<void*> unlockable_;     // what could not be locked, which is tried once
   std::vector<std::unique_ptr<Slot>> slots_;
@@ -254,8 +317,47 @@ class CudaStage : public DataStage {
   std::string notice_;
 };
 
+// A stage whose kernels another one has started, in the graph of its frame.
+class FollowingStage : public DataStage {
+ public:
+  explicit FollowingStage(const StagePlace& place) : DataStage(place), leader_(place.control.data_number(place.control.names().find(place.settings.follows))) {
+    if (leader_ < 0) throw Failure(USAGE, place.task.name + ": follows " + place.settings.follows + ", which it does not need", "write the settings again");
+  }
+
+  void prepare() override { fine_timers(); }
+
+  Progress launch(const Job& job) override {
+    const Data* const lead = job.given.data[leader_];
+    frame_ = lead ? static_cast<const cuda::Frame*>(lead->frame) : nullptr;
+    if (!frame_) return fail("its frame was not started by " + place_.settings.follows);
+    output_ = job.output;
+    output_->ports = frame_->ports[place_.settings.part];  // of equal number, so that nothing is allocated
+    since_ = monotonic_ns();
+    frame_->device->begin(place_.task.criticality);
+    return Progress::running;
+  }
+
+  Progress poll() override {
+    const int status = patience_.wait(since_, [this] { return frame_->state(place_.settings.part); });
+    frame_->device->end(place_.task.criticality);
+    if (status) return fail(frame_->device->error(status, "running the kernels"));
+    set_rows(place_.settings, *output_, -1);
+    return Progress::done;
+  }
+
+ private:
+  int leader_;
+  const cuda::Frame* frame_ = nullptr;
+  cuda::Patience patience_;
+  Data* output_ = nullptr;
+  Ns since_ = 0;
+};
+
 }  // namespace
 
-std::unique_ptr<Stage> make_cuda_stage(const StagePlace& place) { return std::make_unique<CudaStage>(place); }
+std::unique_ptr<Stage> make_cuda_stage(const StagePlace& place) {
+  if (place.settings.follows.empty()) return std::make_unique<CudaStage>(place);
+  return std::make_unique<FollowingStage>(place);
+}
 
 }  // namespace socsched

@@ -19,6 +19,8 @@ struct Data {
   std::vector<Tensor> ports;
   int users = 0;
   std::vector<Data*>* home = nullptr;  // where it returns to when it has no users; null: it is never reused
+  Data* holds = nullptr;               // whose memory its tensors lie in, until it has no users
+  const void* frame = nullptr;         // of a stage that starts others with it: their tensors (cuda_frame.hpp)
 };
 
 struct Origin {
@@ -122,7 +124,12 @@ inline void retain(Data* data) {
 }
 
 inline void drop(Data* data) {
-  if (data && --data->users == 0 && data->home) data->home->push_back(data);  // within the reserved capacity
+  while (data && --data->users == 0) {
+    Data* const held = data->holds;
+    data->holds = nullptr;
+    if (data->home) data->home->push_back(data);  // within the reserved capacity
+    data = held;
+  }
 }
 
 }  // namespace socsched

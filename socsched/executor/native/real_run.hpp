@@ -69,6 +69,7 @@ class RealRun : public Workers {
 
   void make_slots();
   Data* frame_data(int provider, int64_t frame);
+  void hold_frame(const Job& job);
   void warm_up();
   void warm_frame(int version, bool all_levels, std::vector<Data*>& held);
   void warm_job(Worker& worker, Job& job);
@@ -127,6 +128,7 @@ class RealRun : public Workers {
   std::vector<int64_t> arrived_;                      // by provider: frames of a live feed
   std::mutex preparing_;                              // stages of one task on several workers share their slots
   std::vector<std::vector<char>> computes_;           // by version and task: whether its stage handles tensors
+  std::vector<std::vector<int>> leaders_;             // by version and task: the number of the data whose frame it follows, -1: none
   std::vector<std::vector<int>> recorded_;            // by version and task: its number in `detections_`, -1: none
   std::vector<std::atomic<Ns>> next_release_;         // by row of the timetable; monotonic
   std::vector<std::atomic<bool>> busy_;               // by seat; hints for threads without the guard

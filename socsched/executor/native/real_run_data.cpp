@@ -34,7 +34,13 @@ void RealRun::make_slots() {
   for (int version = 0; version < control_.versions(); version++) {
     slots_.emplace_back();
     computes_.emplace_back();
-    const std::vector<size_t> counts = holders(control_.wiring(version), control_.names().count());
+    leaders_.emplace_back();
+    std::vector<size_t> counts = holders(control_.wiring(version), control_.names().count());
+    for (const Task& task : control_.plan(version).tasks) {
+      const int leader = control_.names().find(settings.stage(version, task.name).follows);
+      leaders_.back().push_back(leader < 0 ? -1 : control_.data_number(leader));
+      if (leader >= 0) counts[static_cast<size_t>(leader)] = std::min(counts[static_cast<size_t>(leader)] + 1, MOST_SLOTS);
+    }
     for (const Task& task : control_.plan(version).tasks) {
       const StageSettings& stage = settings.stage(version, task.name);
       computes_.back().push_back(stage.computes());
@@ -55,6 +61,12 @@ void RealRun::make_slots() {
       feeds_[static_cast<size_t>(provider)] = std::make_unique<Feed>(given, guard_, given.is_live ? arrives : std::function<void(const Feed::Frame&)>());
       if (!given.is_live) feeds_[static_cast<size_t>(provider)]->start();
     }
+}
+
+// Let the outputs of a stage that follows another one keep the frame that they lie in.
+void RealRun::hold_frame(const Job& job) {
+  const int leader = leaders_[static_cast<size_t>(job.version)][static_cast<size_t>(job.task->number)];
+  if (leader >= 0) retain(job.output->holds = job.given.data[leader]);
 }
 
 // The data of a sensor's frame; without tensors, something that stands for it.
@@ -106,6 +118,7 @@ void RealRun::warm_frame(int version, bool all_levels, std::vector<Data*>& held)
     job.given.data = given.data();
     job.output = slots_[static_cast<size_t>(version)][static_cast<size_t>(task.number)]->take();
     retain(job.output);
+    hold_frame(job);
     held.push_back(job.output);
     Worker* worker = worker_for(job);
     warm_job(*worker, job);

@@ -196,6 +196,7 @@ void RealRun::submit(Job* job) {
   job->output = tensors ? slots_[static_cast<size_t>(job->version)][static_cast<size_t>(job->task->number)]->take()
                         : &data_[static_cast<size_t>(job->task->provider)];
   retain(job->output);
+  hold_frame(*job);
   for (const int seat : worker_for(*job)->seats) busy_[static_cast<size_t>(seat)].store(true, std::memory_order_relaxed);
   submissions_[submission_count_++] = job;
 }

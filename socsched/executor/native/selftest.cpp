@@ -90,6 +90,9 @@ std::string difference(const Tensor& found, const Tensor& wanted, Allowed allowe
 // Run a stage; return how its outputs differ from those stored, all of them, and its times in ns, ascending.
 std::string run_stage(const Control& control, const Task& task, StageSettings settings, References& references, Allowed allowed, size_t repeat, std::vector<Ns>& times) {
   settings.on_host.assign(settings.outputs.size(), true);
+  settings.follows.clear();
+  settings.followers.clear();
+  settings.inner = false;
   DataSlots slots(1, settings);
   const std::unique_ptr<Stage> stage = make_stage({task, settings, control, slots});
   stage->prepare();

@@ -46,6 +46,10 @@ struct StageSettings {
   int device = 0;                  // of a cuda stage: the number of its GPU
   size_t piece = 0, queued = 2;    // of a cuda stage: kernels of a graph, 0 for all, and graphs queued at once
   size_t groups = 0;               // of a cuda stage: those of SMs that its GPU is divided into, of which it has its lanes; 0: none
+  bool inner = false;              // of a cuda stage: whether only stages of its frame read its outputs
+  std::string follows;             // of a cuda stage: the stage that starts its kernels, within its own graph; else empty
+  size_t part = 0;                 // of one that follows: its number among them, from 1
+  std::vector<std::pair<std::string, StageSettings>> followers;  // of a cuda stage: those that it starts, in their order
   int marks = -1, least_mark = 0;  // of a cuda stage: the output whose values from `least_mark` on mark the rows in use
   std::string adapter, artefact;   // of an engine; `shared_object` is the vendor's library, or the adapter itself
   std::map<std::string, std::string> options;  // of an engine, for its adapter

@@ -8,7 +8,7 @@ namespace socsched {
 
 namespace {
 
-constexpr size_t MOST = 100'000, LONGEST = 4000, MOST_PORTS = 64;
+constexpr size_t MOST = 100'000, LONGEST = 4000, MOST_PORTS = 64, MOST_PARTS = 64;
 
 // A type with sizes of 1 where they are free.
 TensorType of_a_row(TensorType type) {
@@ -61,12 +61,25 @@ void read_network(const JsonField& from, const std::string& path, StageSettings&
   }
 }
 
+StageSettings read_stage(const JsonField& from, const std::string& path);
+
 void read_cuda(const JsonField& from, const std::string& path, StageSettings& stage) {
   for (const std::string& program : from["programs"].texts(64, LONGEST)) stage.programs.push_back(path_next_to(path, program));
   for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.on_host.push_back(entry["on_host"].boolean());
   stage.piece = static_cast<size_t>(from["piece"].integer(0, MOST));
   if (from.has("device")) stage.device = static_cast<int>(from["device"].integer(0, 63));
   if (from.has("groups")) stage.groups = static_cast<size_t>(from["groups"].integer(0, 1024));
+  if (from.has("inner")) stage.inner = from["inner"].boolean();
+  if (from.has("follows")) {
+    stage.follows = from["follows"].text(LONGEST);
+    stage.part = static_cast<size_t>(from["part"].integer(1, MOST_PARTS));
+  }
+  if (from.has("followers"))
+    for (const JsonField& entry : from["followers"].items(MOST_PARTS)) {
+      StageSettings follower = read_stage(entry["stage"], path);
+      if (follower.kind != "cuda" || follower.part != stage.followers.size() + 1) entry.fail("expected a stage of the same GPU that follows, in turn");
+      stage.followers.emplace_back(entry["task"].text(LONGEST), std::move(follower));
+    }
   if (from.has("queued")) stage.queued = static_cast<size_t>(from["queued"].integer(1, 64));
   const int64_t last = static_cast<int64_t>(stage.outputs.size()) - 1;
   if (!from.has("marks")) return;

@@ -21,6 +21,7 @@ EQUAL(Driver::cuModuleGetFunction, &::cuModuleGetFunction);
 EQUAL(Driver::cuFuncSetAttribute, &::cuFuncSetAttribute);
 EQUAL(Driver::cuMemAlloc_v2, &::cuMemAlloc_v2);
 EQUAL(Driver::cuMemHostRegister_v2, &::cuMemHostRegister_v2);
+EQUAL(Driver::cuMemHostGetDevicePointer_v2, &::cuMemHostGetDevicePointer_v2);
 EQUAL(Driver::cuMemcpyHtoD_v2, &::cuMemcpyHtoD_v2);
 EQUAL(Driver::cuMemcpyHtoDAsync_v2, &::cuMemcpyHtoDAsync_v2);
 EQUAL(Driver::cuMemcpyDtoHAsync_v2, &::cuMemcpyDtoHAsync_v2);

@@ -36,6 +36,7 @@ typedef unsigned long long CUdeviceptr;
 #define cuMemAllocHost cuMemAllocHost_v2
 #define cuDeviceTotalMem cuDeviceTotalMem_v2
 #define cuMemHostRegister cuMemHostRegister_v2
+#define cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
 #define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
 #define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
@@ -74,6 +75,7 @@ std::recursive_mutex guard;
 std::map<uint64_t, size_t> memory;  // the device's
 std::set<uint64_t> registered;      // pages
 std::map<void*, size_t> locked;     // host memory, by where it begins
+std::map<uint64_t, size_t> mapped;  // that which the device reaches
 int failure = 0;                    // sticky, as on a device
 
 void note(const char* format, ...) {
@@ -86,12 +88,14 @@ void note(const char* format, ...) {
   std::fflush(log);
 }
 
-bool on_device(uint64_t address, size_t bytes) {
-  auto next = memory.upper_bound(address);
-  if (next == memory.begin()) return false;
+bool within(const std::map<uint64_t, size_t>& blocks, uint64_t address, size_t bytes) {
+  auto next = blocks.upper_bound(address);
+  if (next == blocks.begin()) return false;
   --next;
   return address + bytes <= next->first + next->second;
 }
+
+bool on_device(uint64_t address, size_t bytes) { return within(memory, address, bytes) || within(mapped, address, bytes); }
 
 CUresult done(int status) { return static_cast<CUresult>(status); }
 
@@ -244,13 +248,19 @@ CUresult CUDAAPI cuMemFreeHost(void* place) {
 
 CUresult CUDAAPI cuMemHostRegister(void* place, size_t bytes, unsigned flags) {
   const std::lock_guard<std::recursive_mutex> lock(guard);
-  if (flags || !bytes) return done(WRONG);
+  if (flags & ~2u || !bytes) return done(WRONG);
   const uint64_t first = reinterpret_cast<uint64_t>(place) / 4096, last = (reinterpret_cast<uint64_t>(place) + bytes - 1) / 4096;
   for (uint64_t page = first; page <= last; page++)
     if (registered.count(page)) return done(ALREADY);
   for (uint64_t page = first; page <= last; page++) registered.insert(page);
   locked[place] = bytes;
+  if (flags) mapped[reinterpret_cast<uint64_t>(place)] = bytes;
   return done(0);
+}
+
+CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr* made, void* place, unsigned flags) {
+  *made = reinterpret_cast<uint64_t>(place);
+  return done(flags || !mapped.count(*made) ? WRONG : 0);
 }
 
 CUresult CUDAAPI cuMemHostUnregister(void* place) {
@@ -260,6 +270,7 @@ CUresult CUDAAPI cuMemHostUnregister(void* place) {
   const uint64_t first = reinterpret_cast<uint64_t>(place) / 4096, last = (reinterpret_cast<uint64_t>(place) + found->second - 1) / 4096;
   for (uint64_t page = first; page <= last; page++) registered.erase(page);
   locked.erase(found);
+  mapped.erase(reinterpret_cast<uint64_t>(place));
   return done(0);
 }
 

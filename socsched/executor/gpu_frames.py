@@ -1,0 +1,66 @@
+"""Consecutive stages of a GPU as one graph: the first one starts the kernels of all (`native/cuda_frame.hpp`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from socsched.planning.plan import Plan, Task
+
+Described = Mapping[str, Mapping[str, Any]]
+
+
+def joined(plan: Plan, stages: Described) -> dict[str, dict[str, Any]]:
+    """Return the stages of run.json, those that follow each other on a GPU as parts of one graph.
+
+    A stage joins the one it follows where nothing else can come between: both are graphs as a whole on the same lanes,
+    it waits for that one alone, and all its data are of the graph, in the form that it takes.
+    """
+    frames: dict[str, list[str]] = {}
+    tasks, made = {task.name: task for task in plan.tasks}, {name: dict(how) for name, how in stages.items()}
+    for task in _in_order(plan):
+        frame = next((frame for frame in frames.values() if task.after == (frame[-1],)), None)
+        if frame is not None and _joins(task, tasks[frame[0]], frame, stages):
+            frame.append(task.name)
+        elif task.name in stages:
+            frames[task.name] = [task.name]
+    for first, *others in (frame for frame in frames.values() if len(frame) > 1):
+        readers = {
+            one["from"]: name for name, how in stages.items() for one in how.get("inputs", ()) if name not in others
+        }
+        for number, name in enumerate((first, *others)):
+            read = name in readers or any(port["on_host"] for port in stages[name]["outputs"])
+            made[name] |= {"inner": not read} | ({"follows": first, "part": number} if number else {})
+        made[first]["followers"] = [{"task": name, "stage": made[name]} for name in others]
+    return made
+
+
+def _in_order(plan: Plan) -> Sequence[Task]:
+    """Return the tasks of a plan, each after those that it waits for."""
+    left, done = list(plan.tasks), list[Task]()
+    names = {task.name for task in plan.tasks}
+    while left:
+        waiting = names - {task.name for task in done}
+        ready = [task for task in left if not waiting.intersection(task.after)]
+        done += ready or left
+        left = [task for task in left if task not in done]
+    return done
+
+
+def _joins(task: Task, first: Task, frame: Sequence[str], stages: Described) -> bool:
+    how, leader = stages.get(task.name, {}), stages[first.name]
+    if any(one.get("kind") != "cuda" or one["piece"] for one in (how, leader)) or task.reads or task.timer:
+        return False
+    alike = (task.engine, task.lanes, task.criticality, task.period_ns)
+    if alike != (first.engine, first.lanes, first.criticality, first.period_ns):
+        return False
+    return all(
+        one["from"] in frame and _lies_as(one, stages[one["from"]]["outputs"][one["port"]]) for one in how["inputs"]
+    )
+
+
+def _lies_as(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    """Return whether a tensor lies as it is wanted; rows that vary are as many as there is room for in either."""
+    sizes = list(zip(wanted["shape"], found["shape"], strict=False))
+    same = len(wanted["shape"]) == len(found["shape"]) and all(a == b or min(a, b) < 0 for a, b in sizes)
+    return same and wanted["dtype"] == found["dtype"] and (len(sizes) != 4 or wanted["layout"] == found["layout"])

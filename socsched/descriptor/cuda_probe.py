@@ -22,6 +22,7 @@ _NON_BLOCKING, _RELAXED = 1, 2
 _EMPTY = b".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n\0"
 """A kernel that does nothing, for the driver's own assembler (PTX ISA)."""
 _COPIED, _PINNED, _KERNELS, _COPIES, _ROUNDS = 256 << 20, 32 << 20, 200, 50, 5
+_PAUSES, _PAUSE_S = 25, 0.02
 
 
 class _Driver:
@@ -109,22 +110,35 @@ def _repeat(times: int, driver: _Driver, *call: Any) -> None:
 
 
 def _launches(driver: _Driver, stream: Any, memory: int) -> dict[str, float]:
-    """Return the nanoseconds from kernel to kernel of a graph, and those of a graph of one kernel as a whole."""
+    """Return the nanoseconds from kernel to kernel of a graph, and those of a graph of one kernel on an idle GPU."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     driver("cuModuleLoadData", ctypes.byref(module), _EMPTY)
     driver("cuModuleGetFunction", ctypes.byref(function), module, b"empty")
 
-    def graph(kernels: int) -> float:
+    def graph(kernels: int) -> Callable[[], None]:
         captured, ready = ctypes.c_void_p(), ctypes.c_void_p()
         driver("cuStreamBeginCapture_v2", stream, _RELAXED)
         for _ in range(kernels):
             driver("cuLaunchKernel", function, 1, 1, 1, 32, 1, 1, 0, stream, None, None)
         driver("cuStreamEndCapture", stream, ctypes.byref(captured))
         driver("cuGraphInstantiateWithFlags", ctypes.byref(ready), captured, ctypes.c_ulonglong(0))
-        return _shortest(driver, stream, lambda: driver("cuGraphLaunch", ready, stream), 1) * 1e9
+        return lambda: driver("cuGraphLaunch", ready, stream)
 
     one = graph(1)
-    return {"launch_ns": max(graph(1 + _KERNELS) - one, 0) / _KERNELS, "submit_ns": one}
+    few, many = (_shortest(driver, stream, work, 1) * 1e9 for work in (one, graph(1 + _KERNELS)))
+    return {"launch_ns": max(many - few, 0) / _KERNELS, "submit_ns": _after_idling(driver, stream, one) * 1e9}
+
+
+def _after_idling(driver: _Driver, stream: Any, work: Callable[[], None]) -> float:
+    """Return the seconds of one call of `work`, the median of calls with pauses between, as frames come."""
+    found = []
+    for _ in range(_PAUSES):
+        time.sleep(_PAUSE_S)
+        start = time.perf_counter()
+        work()
+        driver("cuStreamSynchronize", stream)
+        found.append(time.perf_counter() - start)
+    return sorted(found)[_PAUSES // 2]
 
 
 def _allocated(driver: _Driver, size: int) -> Any:

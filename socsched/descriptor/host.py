@@ -362,7 +362,7 @@ def build(facts: HostFacts, measured: HostProbe | None = None) -> Platform:
 
 
 def _conversion(facts: HostFacts) -> Figure | None:
-    """Return the bytes/s of one core that converts: planes and channels lie apart, which costs more than half a copy."""
+    """Return the bytes/s of one core that converts: planes and channels lie apart, which takes longer than a copy."""
     note = "0.4 of a copy by one core: 3 to 7 GB/s of 14 for images of 72 channels between layouts and fp16, fp32"
     return Figure(0.4 * facts.copy_one, "derived", "", note, 0.5) if facts.copy_one > 0 else None
 

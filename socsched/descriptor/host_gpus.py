@@ -34,7 +34,7 @@ from socsched.descriptor.platform import (
 
 OLDEST = 70
 """First compute capability whose GPUs are engines."""
-_FORMAT = 2
+_FORMAT = 3
 _SECONDS = 20.0
 _NODES = ("nvidia[0-9]*", "nvhost-gpu", "nvgpu/igpu0/ctrl", "dxg")
 _RATES = {
@@ -183,7 +183,7 @@ def _engine(gpu: Gpu, name: str) -> Engine:
     launch = gpu.launch_ns or _LAUNCH_NS
     found = bool(gpu.launch_ns)
     filled = "a kernel of a graph after another, and filling and draining the SMs (1.7 us)"
-    submit = _measured(gpu.submit_ns, "a graph of one kernel, waited for") or _assumed(
+    submit = _measured(gpu.submit_ns, "a graph of one kernel on an idle GPU, waited for") or _assumed(
         _SUBMIT_NS, "as of other GPUs", 0.5
     )
     return Engine(

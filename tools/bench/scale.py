@@ -1,14 +1,15 @@
 """Print what planning and analysis of pipelines of many small stages cost, and the exponent with which that grows.
 
     python -m tools.bench.scale [--sizes 16,32,64,128,256] [--families chains,random,fan,one,eight]
-                                [--policies edf,fp] [--what analyze,assess,plan,limits] [--limit 520]
+                                [--policies edf,fp] [--what analyze,assess,plan,budgets,limits] [--limit 520]
     python -m tools.bench.scale --what traces [--jobs 100000,1000000,10000000] [--spread 0.4] [--limit 520]
 
 chains: lines of eight stages; random: graphs in which a stage waits for one to three others; fan: graphs that split in
 four and join again; all on jetson-agx-orin-64gb in MAXN, two thirds of the stages with a time on the GPU too. one and
 eight: lines of eight stages on a board of one core, and on one of eight engines. `analyze`: seconds of the verb on
 the plan of the list schedule; `assess`: milliseconds of judging a mapping in which one stage moved, by its score,
-with what explains it, and thoroughly; `plan`: seconds of the verb, mappings judged and the verdict; `limits`: wall
+with what explains it, and thoroughly; `plan`: seconds of the verb, mappings judged and the verdict; `budgets`: values
+by evaluations, the least twice, and whether more are worse or the same ones differ; `limits`: wall
 seconds of `plan` within the limits LIMITS_S (s). `line`: one chain of all stages; `awkward`: `chains` with periods in
 whole µs whose hyperperiod is beyond 10^12 ns. `traces`: processor
 seconds, memory and bytes a job of every verb that writes or reads a long trace, of 256 stages in chains; with
@@ -47,6 +48,7 @@ from socsched.descriptor.platform import Dram, Engine, EngineMode, Figure, Platf
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning.candidate import judge, make_improvement_test, score
+from socsched.planning.clock import FACTOR, LEAST
 from socsched.planning.io import save
 from socsched.planning.mapping.local_search import Improved, Solution, initial_mapping
 from socsched.planning.plan import ExecutionTimes, Plan
@@ -240,6 +242,22 @@ def time_plan(given: Pipeline, platform: Platform, policy: str) -> Row:
             "latency ms": (plan.solver.value or 0) / 1e6, "cut off": str(bool(plan.solver.cut_off))}  # fmt: skip
 
 
+BUDGETS = tuple(LEAST * FACTOR**step for step in range(3))
+_FAILED = math.inf
+
+
+def time_budgets(given: Pipeline, platform: Platform, policy: str) -> Row:
+    """Return the values of plans with growing budgets, and whether one is worse, or differs when it is made again."""
+    row, plans, values = Row(), list[Plan](), list[float]()
+    started = time.process_time()
+    for budget in (BUDGETS[0], *BUDGETS):
+        plans.append(plan_with(given, platform, MODE, PlanOptions(policy=policy, evaluations=budget, explain=False)))
+        values.append(float(plans[-1].solver.value or 0) if plans[-1].verdict == "feasible" else _FAILED)
+        row[f"with {budget}"] = f"{values[-1] / 1e6:.3f} ms of {plans[-1].solver.evaluated}"
+    row |= {"worse": str(sorted(values, reverse=True) != values), "differs": str(plans[0] != plans[1])}
+    return {**row, "s": time.process_time() - started}
+
+
 LIMITS_S = (5, 10, 20)
 
 
@@ -257,6 +275,7 @@ MEASURES: dict[str, Callable[[Pipeline, Platform, str], Row]] = {
     "analyze": time_analyze,
     "assess": time_assess,
     "plan": time_plan,
+    "budgets": time_budgets,
     "limits": time_limits,
 }
 

@@ -44,7 +44,7 @@ from socsched.planning.mapping.program import SOLVERS, available, require
 from socsched.planning.plan import BOUND, Conflict, Necessity, Plan, SearchReport, Violation, gap
 from socsched.planning.plan_writer import SPENT, cut_off, write_plan
 from socsched.planning.uncertainty import uncertainty
-from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Workload, loads_of
+from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Workload, loads_of, place_of
 from socsched.schedulability.chains import Sources
 from socsched.schedulability.high_level import is_mixed
 from socsched.schedulability.plan_analysis import without_contradictions
@@ -72,6 +72,8 @@ PROVING = 0.9
 STARTING = 0.15
 """For moves of single stages, where neighbourhoods of many are searched next, which take `NEAR` of the rest."""
 NEAR = 0.8
+MENDING = 0.5
+"""For moves of many stages by thorough analyses, where a plan is near; single moves and proofs follow."""
 _LAST = 0.85
 """For all further searches; the rest explains a plan that is not feasible."""
 # Restarts come before CP-SAT, which excludes mappings one by one: WATERS 2019 with 15 ms takes the former four local
@@ -141,7 +143,7 @@ class SearchRequest:
     networks cut, within the work of `clock` altogether: equal inputs give equal plans unless its guard rail, after
     `time_limit` (s), is reached.  `evaluations`: the budget of `search`, None for no limit but that of each step.
     `observed`: times from a simulation of an earlier plan; `simulate`: how to simulate one, None for plans by estimate
-    alone; `start`: the mapping of that plan, from which the search of many stages goes on.
+    alone; `start`: the mapping of that plan, or of a search before, from which the search of many stages goes on.
     """
 
     pipeline: Pipeline
@@ -360,19 +362,30 @@ def _in_mode(
     workload = Workload.of(graph, costs.model(mode), request.policy, request.observed, request.limits, costs.results)
     many = neighbourhoods.suits(workload)
     start = clock.part(STARTING) if many else clock.part(0.5) if request.cuts or proving else clock
-    if many and request.start.keys() == set(graph.order):
-        solution = given(workload, request.start, goals)
+    if many and (known := _here(workload, request.start)):
+        solution = given(workload, known, goals)
     else:
         solution = solve(workload, goals, request.budget, start)
     simulated = request.observed is not NOTHING or request.simulate is None
     if many and (simulated or solution.candidate.verdict != "feasible"):  # estimates alone mislead many moves
         enough = 0.0 if request.solver == "restarts" else -1.0
-        share, most = (NEAR * STEP, round(len(graph.order) * STEP)) if request.start else (NEAR, len(graph.order))
+        near = bool(request.start) and request.observed is not NOTHING
+        share, most = (NEAR * STEP, round(len(graph.order) * STEP)) if near else (NEAR, len(graph.order))
         mine, first = clock.part(share), solution
         solution = kept(
             first, lambda: neighbourhoods.search(first, workload, goals, request.budget, mine, enough, most)
         )
     return kept(solution, lambda: _further(request, solution, workload, required, clock, many))
+
+
+def _here(workload: Workload, start: Mapping[str, Cost]) -> dict[str, Cost]:
+    """Return a mapping of another search by the costs of this one, empty where a stage has no such place here."""
+    options = workload.options()
+    if start.keys() != options.keys():
+        return {}
+    places = {name: {place_of(cost): cost for cost in costs} for name, costs in options.items()}
+    known = {name: places[name].get(place_of(cost)) for name, cost in start.items()}
+    return {name: cost for name, cost in known.items() if cost} if all(known.values()) else {}
 
 
 def _further(
@@ -384,8 +397,11 @@ def _further(
     if request.cuts:
         cutter = cutter_of(required.pipeline, workload, goals, costs.divided(mode), clock, costs.apart)
     if request.solver == "restarts":
+        mine = clock.part(RESTARTING) if cutter and cutter.stages else clock
         if not many:
-            solution = restart(solution, workload, goals, clock.part(RESTARTING) if cutter and cutter.stages else clock)
+            solution = restart(solution, workload, goals, mine)
+        elif solution.candidate.verdict != "feasible":
+            solution = neighbourhoods.search(solution, workload, goals, request.budget, mine, 0.0, None, True)
         if solution.candidate.verdict == "feasible":
             return solution
     if cutter is not None:
@@ -409,7 +425,11 @@ def _met_or_refuted(
     divided, unknown = (cutter.stages, (*cutter.left, *parts)) if cutter else ({}, parts)
     if proof := by_bounds(workload, divided, unknown):
         return replace(solution, proof=proof)
-    solution = mend(solution, request.goals, request.budget, clock)
+    if neighbourhoods.suits(workload):
+        mine = clock.part(MENDING)
+        solution = neighbourhoods.search(solution, workload, request.goals, request.budget, mine, 0.0, None, True)
+    else:
+        solution = mend(solution, request.goals, request.budget, clock)
     candidate = solution.candidate
     if candidate.violations:
         moved = find_helpful_move(_load(solution), candidate.deployment.mapping, candidate.violations, clock)
@@ -476,7 +496,8 @@ def further_attempts(request: SearchRequest, found: Found) -> Found:
         found = replace(found, tried=(*found.tried, attempt.name))
         weights = [_WEIGHTS.get(other.solver, 1) for other in others[number:]]
         mine = clock.part(weights[0] / sum(weights))
-        draft = draft_plan(replace(request, attempts=(attempt,), modes=modes, clock=mine, explain=False))
+        start = dict(found.best.candidate.deployment.mapping) if found.best else request.start
+        draft = draft_plan(replace(request, attempts=(attempt,), modes=modes, clock=mine, explain=False, start=start))
         if draft.plan.verdict == "feasible":
             report = replace(draft.plan.solver, portfolio=found.tried, found_by=attempt.name)
             return replace(found, draft=replace(draft, plan=replace(draft.plan, solver=report)))
@@ -667,7 +688,7 @@ def _widened(request: SearchRequest) -> _Result:
     quick, results = replace(request, explain=False), list[_Result]()
     for budget in budgets[:-1]:
         try:
-            results.append(_searched(replace(quick, clock=request.clock.afresh(budget))))
+            results.append(_searched(replace(quick, clock=request.clock.afresh(budget), start=_start(results))))
         except OutOfTime:
             if not results:
                 raise
@@ -679,11 +700,18 @@ def _widened(request: SearchRequest) -> _Result:
             break
     explained = quick if any(result.plan.verdict == "feasible" for result in results) else request
     try:
-        results.append(_searched(replace(explained, clock=request.clock.afresh(budgets[-1]))))
+        clock = request.clock.afresh(budgets[-1])
+        results.append(_searched(replace(explained, clock=clock, start=_start(results))))
     except OutOfTime:
         if not results:
             raise
     return _best(results)
+
+
+def _start(results: Sequence[_Result]) -> Mapping[str, Cost]:
+    """Return the mapping of the last plan, from which the search of many stages goes on where none is feasible."""
+    solution = results[-1].draft.solution if results and results[-1].plan.verdict != "feasible" else None
+    return dict(solution.candidate.deployment.mapping) if solution else {}
 
 
 def _best(results: Sequence[_Result]) -> _Result:

@@ -57,16 +57,19 @@ def search(
     clock: Clock,
     enough: float = -1.0,
     most: int | None = None,
+    thorough: bool = False,
 ) -> Solution:
     """Return the best solution found from a given one with at most `budget` mappings.
 
-    A score that begins with at most `enough` ends the search; at most `most` stages move.
+    A score that begins with at most `enough` ends the search; at most `most` stages move.  `thorough`: so is the
+    analysis of every mapping, where little is missing.
     """
     start = dict(solution.candidate.deployment.mapping)
     options = workload.options()
     if set(start) != set(options) or not any(len(costs) > 1 for costs in options.values()):
         return solution
-    found = _Search(workload, goals, budget, clock, options, start, len(options) if most is None else most)
+    most = len(options) if most is None else most
+    found = _Search(workload, goals, budget, clock, options, start, most, thorough)
     mapping, evaluated = found.run(solution.candidate, solution.score, enough)
     counted = replace(solution.search, evaluated=solution.search.evaluated + evaluated)
     # a thorough analysis sets other deadlines, by which a chain may fail that the search saw hold
@@ -111,13 +114,14 @@ class _Search:
     options: Mapping[str, Sequence[Cost]]
     origin: Mapping[str, Cost]
     most: int
+    thorough: bool = False
     draw: Random = field(default_factory=lambda: Random(0))
     tried: set[tuple[Any, ...]] = field(default_factory=set)
 
     def run(self, candidate: Candidate, best: Score, enough: float) -> tuple[dict[str, Cost], int]:
         """Return the best mapping found and the number of mappings judged."""
         clusters = clusters_of(self.workload)
-        beats = make_improvement_test(self.workload, self.goals)
+        beats = make_improvement_test(self.workload, self.goals, self.thorough)
         operators = [self.together, self.single, self.exchange] + ([self.programmed] if available() else [])
         gains = [2.0] * len(operators)
         mapping = here = dict(candidate.deployment.mapping)
@@ -150,7 +154,8 @@ class _Search:
                 idle = 0
                 if standard < best:
                     mapping, best, kicks = here, standard, 0
-                    involved = self._involved(judge(self.workload, here, False), clusters) if best[0] > 0 else []
+                    mended = best[0] <= 0
+                    involved = [] if mended else self._involved(judge(self.workload, here, self.thorough), clusters)
             elif idle > _IDLE:
                 kicks, idle = kicks + 1, 0
                 start = mapping if kicks % _BACK == 0 else here

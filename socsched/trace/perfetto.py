@@ -5,7 +5,8 @@ lead from the sensor or job that delivers data to the job that uses it.  Misses,
 of module, rails and engines, bandwidth, clocks, temperatures and queue depths are counters.  A plan (simulated for its
 first hyperperiods), a simulation and a run use the same representation.
 
-Packets are in order of time; the typed events of GPUs follow (`perfetto_gpu`).  Field numbers are those of Perfetto's
+Packets are in order of time, each with the time since the one before (an incremental clock, ``clock_snapshot.proto``);
+the typed events of GPUs follow.  Field numbers are those of Perfetto's
 ``perfetto_trace.proto``; names and texts are written once and referred to by number.
 """
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 # A run has measured rails and clocks; nothing is added to those.
 
 
-_LEVEL = 4
+_LEVEL = 6
 """Compression level: higher ones take several times as long for a few per cent."""
 ENGINE_POWER = "engine_mw."
 """Prefix, before an engine's name, of counters of its power as computed by the simulator (without DRAM)."""

@@ -12,6 +12,7 @@ from socsched.trace.columns import STATUS, Columns, unit
 from socsched.trace.convert import Names, encode_values
 from socsched.trace.execution_intervals import arrows, stays, used_lanes
 from socsched.trace.protobuf import Block, Buffer, Part, Shape, Slot, fixed64, items, message, number, plain, raw, text
+from socsched.trace.protobuf import width as width_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +36,8 @@ Track = tuple[str, str]
 PROCESS = 1
 """Identity of the process's own track; the other tracks are numbered upwards from it."""
 _PID, _SEQUENCE = 1, 1
+_BOOT, _CLOCK = 6, 64
+"""Perfetto's clock since boot, and the sequence's own, whose readings are counted from the one before."""
 
 
 class Events:
@@ -58,9 +61,9 @@ class Events:
         """Yield the packets of all events in order of time."""
         tables = (_CATEGORIES, self.categories), (_NAMES, self.names), (_ARGS, self.args), (_STRINGS, self.strings)
         yield _interned([(field, name, at + 1) for field, names in tables for name, at in names.items()], True)
-        rest = Block(np.zeros(0, np.int64))
         times = [self.begin_ns, self.release_ns, self.instant_ns, *(at for _, at, _ in self.counters)]
         edges = np.unique(np.concatenate([at[BLOCK::BLOCK] for at in times])).tolist()
+        rest = Block(np.zeros(0, np.int64), self._gap([*times, self.end_ns]))
         done, buffer = [0] * len(times), Buffer()
         for edge in [*edges, 1 << 62]:
             upto = [int(np.searchsorted(at, edge)) for at in times]
@@ -71,6 +74,11 @@ class Events:
             if texts:
                 yield texts
             yield data.data
+
+    def _gap(self, times: Sequence[Ints]) -> int:
+        """Return the bytes that hold the time (ns) from any event to the next, by the begins alone: more are nearer."""
+        last = max((int(at.max()) for at in times if len(at)), default=0)
+        return min(width_of(np.diff(self.begin_ns, prepend=0, append=last)), 8)
 
     # -- data common to all blocks
 
@@ -160,7 +168,7 @@ class Events:
         needs = 2 + 2 * self.nested[stay]
         edges = np.cumsum([0, counts[0], len(rest.time), int(needs.sum()), *counts[1:]])
         time = np.empty(edges[-1], np.int64)
-        block = Block(time)
+        block = Block(time, rest.gap, rest.last)
         time[edges[1] : edges[2]] = rest.time
         rest.move(block, int(edges[1]))
         begins = edges[2] + np.cumsum(needs) - needs
@@ -251,7 +259,6 @@ class Events:
         allowed = np.array([self.tasks[name].deadline_ns if name in self.tasks else 0 for name in self.columns.tasks])
         response = np.where(known & (ended > 0), finish - deadline + allowed[task], 0) if len(task) else task
         values = {
-            "time": items(block.time[places]),
             "frame": items(jobs.frame[job]),
             "deadline_ns": items(deadline),
             "slack_ns": items(np.where(ended == 1, deadline - finish, 0)),
@@ -268,7 +275,7 @@ class Events:
             arrived, (out, into) = shape // 2 % 3, divmod(shape // 6, most)
             left_out = {"slack_ns", "response_ns"} if not arrived else set() if shape % 2 else {"response_ns"}
             chosen = {name: column[rows] for name, column in values.items() if name not in left_out}
-            shown = tuple(chosen)[2:]
+            shown = tuple(chosen)[1:]
             if arrived == 2:
                 chosen["slack_ns"] = items((deadline - finish)[rows])
             chosen |= {f"sends{i}": raw(links.by_job[sent[rows] + i]) for i in range(out)}
@@ -314,19 +321,17 @@ class Events:
         """Put a packet at each of `places`, made from the items `values` and from row `codes` of the items `fixed`."""
         if not len(places):
             return
-        if "time" not in values:
-            values = {"time": items(block.time[places]), **values}
         widths = {name: found.dtype.itemsize for name, found in (*values.items(), *(fixed or {}).items())}
         key = (kind, tuple(widths.values()))
         if key not in self._shapes:
-            header = [*number(8, Slot("time", widths["time"])), *number(10, 1), *number(13, _TABLES_NEEDED)]
+            header = [*number(8, Slot("time", block.gap)), *number(10, _SEQUENCE), *number(13, _TABLES_NEEDED)]
             self._shapes[key] = Shape(message(1, [*header, *message(11, body(widths))]))
         shape = self._shapes[key]
         if fixed is None or codes is None:
             rows = shape.blank(len(places))
         else:
             rows = shape.fill(shape.blank(len(fixed["track"])), fixed)[codes]
-        block.put(places, shape.fill(rows, values))
+        block.put(places, shape.fill(rows, values), shape.at["time"])
 
     def _number(self, name: str, widths: Mapping[str, int]) -> list[Part]:
         return message(4, [*number(1, self.args[name] + 1), *number(4, Slot(name, widths[name]))])
@@ -345,9 +350,17 @@ def _arrows(sends: int, receives: int) -> list[Part]:
 
 
 def _interned(entries: Sequence[tuple[int, str, int]], start: bool = False) -> bytes:
-    """Return a packet with (table, text, number) entries; the first one starts the tables."""
+    """Return a packet with (table, text, number) entries; the first one starts the tables, and the sequence's clock."""
     tables = [part for field, words, at in entries for part in message(field, [*number(1, at), *text(2, words)])]
-    return packet(plain(message(12, tables)), flags=_TABLES_START if start else _TABLES_NEEDED)
+    content = plain(message(12, tables))
+    if not start:
+        return packet(content, flags=_TABLES_NEEDED)
+    both = [
+        *message(1, [*number(1, _BOOT), *number(2, 0)]),
+        *message(1, [*number(1, _CLOCK), *number(2, 0), *number(3, 1)]),
+    ]
+    content += plain(message(59, number(58, _CLOCK)))
+    return packet(content, flags=_TABLES_START) + packet(plain(message(6, both)), flags=_TABLES_NEEDED)
 
 
 def _ordered(times: Sequence[Ints]) -> tuple[Ints, Ints | slice]:

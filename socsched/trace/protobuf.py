@@ -132,6 +132,7 @@ class Shape:
         layout: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": self.size}
         self._dtype = np.dtype(layout)
         self._image = np.frombuffer(image, f"V{self.size}")
+        self.at = dict(zip(names, offsets, strict=True))
 
     def blank(self, count: int) -> NDArray[Any]:
         """Return `count` messages with their slots empty."""
@@ -159,23 +160,27 @@ class Buffer:
 
 
 class Block:
-    """Messages of several shapes, to be written in order of time, then place."""
+    """Messages of several shapes, to be written in order of time, then place, each with the time since the one before.
 
-    def __init__(self, time: NDArray[np.int64]) -> None:
-        self.time = time
+    `gap`: bytes of that time; `last`: the time of the last message written.
+    """
+
+    def __init__(self, time: NDArray[np.int64], gap: int, last: int = 0) -> None:
+        self.time, self.gap, self.last = time, gap, last
         self._sizes = np.zeros(len(time), np.int64)
+        self._gaps = np.zeros(len(time), np.int64)
         self._parts: list[tuple[NDArray[np.int64], NDArray[Any]]] = []
 
-    def put(self, places: NDArray[np.int64], rows: NDArray[Any]) -> None:
-        """Put messages at `places`, which also order messages of the same time."""
+    def put(self, places: NDArray[np.int64], rows: NDArray[Any], gap: NDArray[np.int64] | int) -> None:
+        """Put messages at `places`, which also order messages of the same time; `gap`: where their time is written."""
         if len(places):
-            self._sizes[places] = rows.dtype.itemsize
+            self._sizes[places], self._gaps[places] = rows.dtype.itemsize, gap
             self._parts.append((places, rows))
 
     def move(self, other: Block, by: int) -> None:
         """Move all messages to `other`, `by` places further."""
         for places, rows in self._parts:
-            other.put(places + by, rows)
+            other.put(places + by, rows, self._gaps[places])
 
     def take(self, before: int, buffer: Buffer) -> tuple[NDArray[np.uint8], Block]:
         """Return the messages with times below `before`, in order of time, and a block of the remaining ones.
@@ -189,17 +194,21 @@ class Block:
         begins[order] = ends - self._sizes[order]
         data = buffer.first(int(ends[-1]) if len(ends) else 0)
         left = np.flatnonzero(begins < 0)
-        rest = Block(self.time[left])
+        written = self.time[order]
+        rest = Block(self.time[left], self.gap, int(written[-1]) if len(written) else self.last)
         anew = np.full(len(self.time), -1, np.int64)
         anew[left] = np.arange(len(left))
         for places, rows in self._parts:
             at = begins[places]
             kept = at < 0
             if kept.any():
-                rest.put(anew[places[kept]], rows[kept])
+                rest.put(anew[places[kept]], rows[kept], self._gaps[places[kept]])
                 at, rows = at[~kept], rows[~kept]
             if len(at):
                 # overlapping items, one starting at each byte: assigning an item copies a message to its position
                 target = np.ndarray((len(data) - rows.dtype.itemsize + 1,), rows.dtype, data, strides=(1,))
                 target[at] = rows
+        if len(written):
+            times = np.ndarray((len(data) - self.gap + 1,), f"V{self.gap}", data, strides=(1,))
+            times[begins[order] + self._gaps[order]] = varints(np.diff(written, prepend=self.last), self.gap)
         return data, rest

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from builders import chain, engine, plan, sensor, task
+from collections.abc import Iterable
+from typing import Any
 
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Plan
 from socsched.sim.simulate import simulate
 from socsched.trace.trace import Trace
+from tests.sim.builders import chain, engine, plan, sensor, task
 
 KERNELS = (Segment("k0", 10, 0, 100), Segment("k1", 10, 0, 0))
 
@@ -25,3 +27,21 @@ def example() -> tuple[Plan, Trace]:
     path = ("lidar", "net", "post")
     made = plan(tasks, engines, sensors=[sensor("lidar", 100)], chains=[chain("c", path, 120)], dram_bandwidth=10**10)
     return made, simulate(made, 1000)
+
+
+def absolute(packets: Iterable[Any]) -> list[Any]:
+    """Return packets with the times that readers give them: on incremental clocks they add up, a sequence each."""
+    clocks, now = dict[int, int](), dict[tuple[int, int], int]()
+    found = list(packets)
+    for packet in found:
+        sequence = packet.trusted_packet_sequence_id
+        if packet.HasField("trace_packet_defaults"):
+            clocks[sequence] = packet.trace_packet_defaults.timestamp_clock_id
+        for clock in packet.clock_snapshot.clocks:
+            if clock.is_incremental:
+                now[sequence, clock.clock_id] = clock.timestamp
+        key = sequence, clocks.get(sequence, 0)
+        if packet.HasField("timestamp") and key in now:
+            now[key] += packet.timestamp
+            packet.timestamp = now[key]
+    return found

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perfetto_example import example
+from perfetto_example import absolute, example
 
 from socsched.planning.plan import Level, Plan, Throttle
 from socsched.sim.simulate import simulate
@@ -36,7 +36,7 @@ def packets(tmp_path_factory: pytest.TempPathFactory) -> Any:
     write_perfetto(trace, made, file)
     proto = Proto()
     proto.ParseFromString(gzip.decompress(file.read_bytes()))
-    return proto.packet
+    return absolute(proto.packet)
 
 
 class Parsed:
@@ -285,16 +285,23 @@ def _shortest(value: int) -> bytes:
 @given(
     st.lists(st.tuples(st.integers(0, 20), st.integers(1, 3)), max_size=40), st.lists(st.integers(0, 22), max_size=4)
 )
-def test_a_block_gives_messages_in_order_of_time_and_place(rows: list[tuple[int, int]], cuts: list[int]) -> None:
+def test_a_block_gives_messages_in_order_of_time_and_place_with_the_time_between_them(
+    rows: list[tuple[int, int]], cuts: list[int]
+) -> None:
     times = np.array([time for time, _ in rows], np.int64)
-    block, buffer, found = pb.Block(times), pb.Buffer(), b""
+    block, buffer, found = pb.Block(times, 1), pb.Buffer(), b""
     for size in (1, 2, 3):
         places = np.flatnonzero(np.array([row[1] for row in rows], np.int64) == size)
-        texts = np.array([bytes([65 + place]) * size for place in places.tolist()], f"S{size}")
-        block.put(places, texts.view(f"V{size}"))
+        texts = np.array([bytes([65 + place]) * (size + 1) for place in places.tolist()], f"S{size + 1}")
+        block.put(places, texts.view(f"V{size + 1}"), size - 1)
     for cut in [*sorted(cuts), 1 << 40]:
         data, block = block.take(cut, buffer)
         found += data.tobytes()
     order = sorted(range(len(rows)), key=lambda place: rows[place][0])
-    assert found == b"".join(bytes([65 + place]) * rows[place][1] for place in order)
+    expected, last = b"", 0
+    for place in order:
+        time, size = rows[place]
+        expected += bytes([65 + place]) * (size - 1) + bytes([time - last]) + bytes([65 + place])
+        last = time
+    assert found == expected
     assert not len(block.time)

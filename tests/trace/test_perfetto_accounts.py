@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
+from perfetto_example import absolute
 
 from socsched.api.options import PlanOptions
 from socsched.api.planning import plan_with
@@ -56,7 +57,7 @@ def packets(deployment: Plan, trace: Trace, tmp_path_factory: pytest.TempPathFac
     proto = Proto()
     content = gzip.decompress(file.read_bytes())
     assert proto.ParseFromString(content) == len(content)  # read to its last byte
-    return proto.packet
+    return absolute(proto.packet)
 
 
 def unknown(message: Any) -> int:
@@ -74,7 +75,7 @@ def test_no_packet_is_malformed(packets: Any) -> None:
     assert len(packets) > 2000
     assert sum(unknown(packet) for packet in packets) == 0
     kinds = Counter(packet.WhichOneof("data") for packet in packets)
-    assert set(kinds) <= {"track_event", "track_descriptor", "gpu_render_stage_event", None}
+    assert set(kinds) <= {"track_event", "track_descriptor", "clock_snapshot", "gpu_render_stage_event", None}
     assert all(packet.HasField("interned_data") for packet in packets if packet.WhichOneof("data") is None)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import reference_perfetto
 from hypothesis import given, settings
-from perfetto_example import example
+from perfetto_example import absolute, example
 from random_traces import recorded
 
 from socsched.planning.plan import Plan
@@ -29,7 +29,7 @@ def events(file: Path) -> list[Any]:
     proto.ParseFromString(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
     tables: dict[str, dict[int, str]] = {name: {} for name in (*TABLES, "strings")}
     found: list[Any] = []
-    for packet in proto.packet:
+    for packet in absolute(proto.packet):
         if packet.trusted_packet_sequence_id == 2:  # typed events of GPUs: test_perfetto_events.py
             continue
         assert packet.trusted_packet_sequence_id == 1

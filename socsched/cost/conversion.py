@@ -111,14 +111,9 @@ def crossing_ns(size: int, engine: Engine) -> int:
     return round(engine.link.latency_ns.value) + math.ceil(size * 1e9 / engine.link.bandwidth.value)
 
 
-def keeps(engine: Engine) -> bool:
-    """Return whether tensors stay in an engine's own memory until others read them: then hand-overs are charged."""
-    return engine.link is not None and engine.link.keeps
-
-
 def handover_ns(source: Engine, sink: Engine, size: int) -> int:
     """Return the time (ns) of `size` bytes between two engines over the links of those that keep their tensors."""
-    return 0 if source.id == sink.id else sum(crossing_ns(size, one) for one in (source, sink) if keeps(one))
+    return 0 if source.id == sink.id else sum(crossing_ns(size, one) for one in (source, sink) if one.keeps)
 
 
 def conversion_figures(
@@ -137,7 +132,7 @@ def conversion_figures(
 
 
 def _side_ns(read: int, written: int, producer: str, engine: Engine) -> int:
-    return 0 if keeps(engine) else crossing_ns(written if producer == engine.id else read, engine)
+    return 0 if engine.keeps else crossing_ns(written if producer == engine.id else read, engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +155,8 @@ def conversion_pace(engine: Engine, platform: Platform, mode: PowerMode) -> Pace
     fit = max((found for found in fits if found is not None), key=lambda found: found.networks, default=None)
     if engine.conversion is not None or fit is None:
         rate = (engine.conversion or engine.bandwidth).value
-        return Pace(min(rate, capacity), round(engine.launch_ns.value + engine.submit_ns.value))
+        submit = 0 if engine.keeps else engine.submit_ns.value
+        return Pace(min(rate, capacity), round(engine.launch_ns.value + submit))
     slowdown = engine.clock_hz.value / mode.engines[engine.id].clock_hz
     fixed = fit.parameters.layer * fit.launch_ns + fit.parameters.job * fit.submit_ns
     memory = min(fit.memory * share, mode.dram.value) if fit.memory else mode.dram.value

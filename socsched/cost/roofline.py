@@ -147,7 +147,7 @@ def crossing_bytes(work: StageWork, engine: Engine) -> int:
     the tensors of operators whose inputs and outputs together do not fit on chip, where the engine states how much
     does.  Nothing where the engine keeps tensors: then hand-overs cross.
     """
-    if engine.link is not None and engine.link.keeps:
+    if engine.keeps:
         return 0
     border = sum(map(tensor_bytes, (*work.inputs, *work.outputs)))
     room = engine.weights.size.value if engine.weights else math.inf
@@ -200,8 +200,11 @@ def _behind_link(
 
 
 def segments(operators: Sequence[Operator], times: Sequence[float], engine: Engine, name: str) -> tuple[Segment, ...]:
-    """Cut a job into the segments its engine runs, launch and submission included; `times` in ns without either."""
-    launch, submit = round(engine.launch_ns.value), round(engine.submit_ns.value)
+    """Cut a job into the segments its engine runs, launch and submission included; `times` in ns without either.
+
+    Where an engine keeps tensors, stages that follow each other are submitted together, so that a plan charges it.
+    """
+    launch, submit = round(engine.launch_ns.value), 0 if engine.keeps else round(engine.submit_ns.value)
     if launches_per_operator(engine):
         parts = [(op.name, time, op.bytes) for op, time in zip(operators, times, strict=True)]
     else:

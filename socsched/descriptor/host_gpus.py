@@ -55,13 +55,13 @@ _FP32 = {70: 128, 75: 128, 80: 128, 87: 256}
 """Those in fp32 on CUDA cores; 256 where not listed."""
 _TENSOR_CODE = 80
 """First capability whose tensor cores our rules use; code for older ones is that of general schedules."""
-_LAUNCH_NS, _FILL_NS, _SUBMIT_NS, _HANDOFF_NS, _LINK_NS = 2_000, 1_700, 12_000, 5_000, 10_000
+_LAUNCH_NS, _FILL_NS, _SUBMIT_NS, _HANDOFF_NS, _LINK_NS = 2_000, 1_200, 12_000, 5_000, 10_000
 _KERNELS = "476 products and convolutions of 19 networks on an H200"
 _SPEED, _FLOATS = 132 * 1_980_000, ("fp32", "fp16")
 """SMs times kHz of the GPU on which `_FUNCTIONS` were measured, and the data types that they read and write."""
 _FUNCTIONS: dict[str, tuple[float, int, dict[str, float], dict[str, float]]] = {
-    "voxelise": (40, 5, {"points": 18000, "pillars": 5500}, {"points": 300}),
-    "anchor-decode": (80, 6, {"anchors": 321408, "candidates": 100}, {"anchors": 100}),
+    "voxelise": (30, 6, {"points": 18000, "pillars": 5500}, {"points": 300}),
+    "anchor-decode": (45, 8, {"anchors": 321408, "candidates": 100}, {"anchors": 100}),
 }
 """Function: microseconds of a job, kernels, the work it holds for, and microseconds of a million items more."""
 _SM_MW, _IDLE_MW = 3_000, 20_000
@@ -182,7 +182,7 @@ def added(platform: Platform, gpus: Sequence[Gpu]) -> Platform:
 def _engine(gpu: Gpu, name: str) -> Engine:
     launch = gpu.launch_ns or _LAUNCH_NS
     found = bool(gpu.launch_ns)
-    filled = "a kernel of a graph after another, and filling and draining the SMs (1.7 us)"
+    filled = "a kernel of a graph after another, and filling and draining the SMs (1.2 us)"
     submit = _measured(gpu.submit_ns, "a graph of one kernel on an idle GPU, waited for") or _assumed(
         _SUBMIT_NS, "as of other GPUs", 0.5
     )

@@ -508,6 +508,11 @@ class Engine(Entry):
             return replace(engine, dynamic_mw=dynamic_power(engine, engine.units, round(engine.clock_hz.value)))
         return engine
 
+    @property
+    def keeps(self) -> bool:
+        """Return whether tensors stay in its own memory until others read them: then hand-overs are charged."""
+        return self.link is not None and self.link.keeps
+
     def host_bandwidth(self, dram: float) -> float:
         """Return the bytes/s that this engine moves from and to main memory, of which all engines reach `dram`."""
         return min((self.link.bandwidth if self.link else self.bandwidth).value, dram)

@@ -139,7 +139,7 @@ def _describe(
             for port, provider in bound.items()
             if provider in frames
         }
-        shown = served is not None and served.see is not None
+        shown = served is not None and served.see is not None and served.seen(task.name)
         made = describe_gpu_stage(task, stage, setting, rooms, given, shown)
         names, types = zip(*made["inputs"], strict=True)
         return {**made, "title": title, "inputs": _inputs(setting, bound, names, types)}

@@ -10,7 +10,7 @@ figure.  Sizes depend on stage and data type alone and are kept, so that a candi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,6 @@ from socsched.planning.execution import (
     assign_lanes,
     degraded_segments,
     execution_times,
-    following,
     handing_over,
     high_ns,
     slowed_by_lanes,
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
 
 CAPACITY = "DRAM capacity"
 """Name of the requirement."""
+LOOK_NS = 15_000
+"""How long the executor may take to see that a device has ended (`executor/native/cuda_frame.hpp`)."""
 WEIGHTS = "weights of "
 """Start of the names of terms that are weights."""
 
@@ -303,7 +304,7 @@ def _cross(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list[Tas
     """Charge tasks on engines that keep their tensors with what comes from elsewhere, and what goes there.
 
     What two read elsewhere goes there once; outputs that no stage reads leave, and frames of sensors arrive.
-    Times that were measured have their copies.
+    The first of stages that follow each other submits them all.  Times that were measured have their copies.
     """
     keeping = workload.keeping
     if not any(task.engine in keeping for task in tasks):
@@ -330,13 +331,17 @@ def _cross(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list[Tas
         if task.engine in keeping and task.provenance != "measured":
             there = workload.model.platform.engine(task.engine)
             sizes = (arriving.get(task.name, 0), leaving.get(task.name, 0))
-            if _follows(task, named) and not (task.times or task.degraded or task.high_ns):
-                submit = round(there.submit_ns.value)
-                task = workload.once(task, -submit, partial(following, task, submit))
-            if time := sum(crossing_ns(size, there) for size in sizes if size):
-                task = workload.once(task, time, partial(handing_over, task, time))
+            time = sum(crossing_ns(size, there) for size in sizes if size)
+            time += 0 if _follows(task, named) else round(there.submit_ns.value)
+            task = workload.once(task, time, partial(_seen, task, time))
         result.append(task)
     return result
+
+
+def _seen(task: Task, time: int) -> Task:
+    """Return a task whose jobs take `time` (ns) more, and whose end is seen up to a look later."""
+    made = handing_over(task, time) if time else task
+    return replace(made, error=made.error + LOOK_NS / max(made.cost_ns, 1))
 
 
 def _follows(task: Task, tasks: Mapping[str, Task]) -> bool:

@@ -71,15 +71,6 @@ def handing_over(task: Task, time_ns: int) -> Task:
     )
 
 
-def following(task: Task, time_ns: int) -> Task:
-    """Return a task whose jobs are started with those before them: `time_ns` less of their first segments."""
-    first = task.segments[0]
-    time = min(time_ns, first.fixed_ns, first.time_ns - 1)
-    begun = replace(first, time_ns=first.time_ns - time, fixed_ns=first.fixed_ns - time)
-    cost = task.cost_ns - time
-    return replace(task, segments=(begun, *task.segments[1:]), cost_ns=cost, wcet_ns=cost)
-
-
 def longest_ns(task: Task, worst_ns: int) -> int:
     """Return a task's WCET (ns): the worst case of its planned work, times the largest factor drawn.
 

@@ -12,7 +12,6 @@ from socsched.cost.conversion import (
     conversion_cost,
     converter,
     handover_ns,
-    keeps,
     matching,
     visible_ns,
 )
@@ -342,7 +341,7 @@ class Workload:
     @property
     def keeping(self) -> set[str]:
         """Return the engines that keep tensors in their own memory."""
-        return {engine.id for engine in self.model.platform.engines if keeps(engine)}
+        return {engine.id for engine in self.model.platform.engines if engine.keeps}
 
     def weights_bytes(self, cost: Cost) -> int:
         """Return the bytes of weights that a stage keeps on its engine, 0 if the engine has room for all."""

@@ -18,10 +18,12 @@ struct Frame {
   Stream* stream = nullptr;
   std::vector<std::vector<Tensor>> ports;
   std::atomic<uint8_t>* ended = nullptr;
+  static constexpr Ns LONG = 5'000'000;
 
-  // The state of a part, as the driver states that of an event.
-  int state(size_t part) const {
+  // The state of a part since a time, as the driver states that of an event; the driver is asked where it takes long.
+  int state(size_t part, Ns since) const {
     if (ended[part].load(std::memory_order_acquire)) return 0;
+    if (monotonic_ns() - since < LONG) return NOT_READY;
     const int status = device->driver().cuStreamQuery(stream);
     return status || ended[part].load(std::memory_order_acquire) ? status : NOT_READY;
   }
@@ -37,6 +39,7 @@ class Patience {
   // Wait for work that began at `since` until `look` returns something else than NOT_READY, and return that.
   template <class Look>
   int wait(Ns since, Look look) {
+    if (const int found = look(); found != NOT_READY) return found;
     if (const Ns until = since + asleep_; monotonic_ns() < until) sleep_until(until);
     size_t naps = 0;
     int status;

@@ -166,7 +166,8 @@ class CudaStage : public DataStage {
     const cuda::Frame& frame = slot_->frame;
     const size_t last = parts_.size() - 1;
     cuda::Patience patience;
-    if (slot_->begun && !holds(patience.wait(monotonic_ns(), [&] { return frame.state(last); }), "running the kernels")) return false;
+    const Ns now = monotonic_ns();
+    if (slot_->begun && !holds(patience.wait(now, [&] { return frame.state(last, now); }), "running the kernels")) return false;
     for (size_t part = 0; part <= last; part++) frame.ended[part].store(0, std::memory_order_relaxed);
     data.frame = &frame;
     return slot_->begun = true;
@@ -216,7 +217,7 @@ class CudaStage : public DataStage {
 
   // The state of the oldest piece; of a frame's first part, or of the stream, if it is the only one.
   int look() const {
-    if (parts_.size() > 1) return slot_->frame.state(0);
+    if (parts_.size() > 1) return slot_->frame.state(0, since_);
     return events_.size() == 1 ? driver().cuStreamQuery(stream_) : driver().cuEventQuery(events_[ended_]);
   }
 
@@ -338,7 +339,7 @@ class FollowingStage : public DataStage {
   }
 
   Progress poll() override {
-    const int status = patience_.wait(since_, [this] { return frame_->state(place_.settings.part); });
+    const int status = patience_.wait(since_, [this] { return frame_->state(place_.settings.part, since_); });
     frame_->device->end(place_.task.criticality);
     if (status) return fail(frame_->device->error(status, "running the kernels"));
     set_rows(place_.settings, *output_, -1);

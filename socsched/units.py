@@ -194,11 +194,6 @@ def format_power(mw: float, digits: int = 4) -> str:
     return _pick(mw, ((1e3, "W"), (1, "mW")), digits)
 
 
-def format_energy(uj: float, digits: int = 4) -> str:
-    """Return microjoules as human-readable text, such as ``22.1 mJ``."""
-    return _pick(uj, ((1e6, "J"), (1e3, "mJ"), (1, "uJ")), digits)
-
-
 def format_size(size: float, digits: int = 4) -> str:
     """Return bytes as human-readable text, such as ``52.3 MiB``."""
     return _pick(size, ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")), digits)

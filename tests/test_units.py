@@ -95,7 +95,6 @@ FORMATS = {
     "duration": units.format_duration,
     "bandwidth": units.format_bandwidth,
     "power": units.format_power,
-    "energy": units.format_energy,
     "size": units.format_size,
     "frequency": units.format_frequency,
 }
@@ -129,7 +128,6 @@ def test_formatting_keeps_order(dimension: str, value: int) -> None:
         (units.format_bandwidth, 204_800_000_000, "204.8 GB/s"),
         (units.format_power, 15_000, "15 W"),
         (units.format_power, 380, "380 mW"),
-        (units.format_energy, 22_100, "22.1 mJ"),
         (units.format_size, 54_853_632, "52.31 MiB"),
         (units.format_frequency, 1_300_500_000, "1.3005 GHz"),
     ],

@@ -105,7 +105,7 @@ def command(output: Output, request: RunRequest) -> int:
 
 
 def _learn(output: Output, done: Result, pipeline: Pipeline) -> None:
-    from socsched.api.learning import learn
+    from socsched.api.execution import learn
 
     none = "no stage had enough jobs without another beside them"
     output.note(f"learned for later plans of this machine: {', '.join(learn(done, pipeline)) or none}")

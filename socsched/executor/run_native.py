@@ -27,8 +27,7 @@ from socsched.executor.outcome import Executed, read_executed, read_outcome
 from socsched.executor.rules import Rules, rules_of
 from socsched.executor.settings import EXECUTED, JOURNAL, SETTINGS, RunSettings, write_settings
 from socsched.executor.stages import Served, describe_stages, sensor_ports
-from socsched.faults.checks import check_faults
-from socsched.faults.model import RUN, Faults
+from socsched.faults.model import RUN, Faults, check_faults
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
 from socsched.runtime import timetable

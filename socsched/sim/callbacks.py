@@ -10,8 +10,7 @@ from typing import Any
 from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
-from socsched.faults.checks import check_faults
-from socsched.faults.model import SIMULATION, Faults, Slowdown
+from socsched.faults.model import SIMULATION, Faults, Slowdown, check_faults
 from socsched.limits import STRETCHED_NS
 from socsched.planning.plan import Plan
 from socsched.sim.control import Board, ClockFollower, CustomControllers

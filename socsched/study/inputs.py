@@ -51,14 +51,6 @@ def resolve(data: Any, path: str) -> tuple[Any, Any]:
         holder = holder[key]
 
 
-def value_at(data: Any, path: str) -> Any:
-    """Return the value at a path; ValueError if it does not exist."""
-    holder, key = resolve(data, path)
-    if isinstance(holder, dict) and key not in holder:
-        raise ValueError(f"{path}: unknown field {key!r}; expected one of {', '.join(map(str, holder)) or 'none'}")
-    return holder[key]
-
-
 def _next(holder: Any, rest: str, path: str) -> tuple[Any, str]:
     """Return the next key and the rest of the path; names may contain dots, so the longest match is used."""
     if isinstance(holder, dict):

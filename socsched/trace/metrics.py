@@ -7,13 +7,10 @@ value that at least p per cent of the values do not exceed); a statistic without
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from socsched.files import write_file
 from socsched.planning.plan import ChainResult, Plan
 from socsched.trace.columns import ABORT_KILLED, ABORT_LATE, CLOCK, DONE, DROP_LATE, DROP_QUEUE, KILL_RESTART
 from socsched.trace.trace import Trace
@@ -70,13 +67,6 @@ def result(trace: Trace, plan: Plan) -> ResultDocument:
         "bandwidth_gbps": {"mean": bandwidth.mean(), "peak": bandwidth.peak()},
         "seed": trace.seed,
     }
-
-
-def write_result(trace: Trace, plan: Plan, path: str | Path) -> ResultDocument:
-    """Write ``result.json`` to `path` and return it; the same trace gives the same bytes."""
-    figures = result(trace, plan)
-    write_file(path, json.dumps(figures, indent=2, allow_nan=False) + "\n")
-    return figures
 
 
 def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> ChainDocument:

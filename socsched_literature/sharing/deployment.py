@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Literal
@@ -184,11 +184,6 @@ def requests(
         for name, rate in sorted(rates.items())
     ]
     return list(heapq.merge(*sources, key=lambda one: one.arrival_ns))
-
-
-def merge_streams(streams: Sequence[Sequence[Request]]) -> list[Request]:
-    """Return several streams of requests as one, in order of arrival."""
-    return list(heapq.merge(*streams, key=lambda one: one.arrival_ns))
 
 
 # Outcome of requests, per network and in total.

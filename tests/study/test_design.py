@@ -11,7 +11,7 @@ from study_files import Writer
 from socsched.descriptor.study import load_study
 from socsched.errors import UsageError
 from socsched.study.design import points
-from socsched.study.inputs import replace_fields, value_at
+from socsched.study.inputs import replace_fields
 from socsched.study.sweep import configurations, rungs
 
 MODES = {"jetson-agx-orin-64gb": ("MAXN", "MODE_30W")}
@@ -65,8 +65,9 @@ def test_halving_keeps_shares_and_runs_the_rest_longer(write: Writer) -> None:
 
 def test_fields_are_found_by_path_index_and_name(checkout: Path) -> None:
     data = {"a.b": {"c": 1}, "modes": [{"name": "15W", "cap": {"value": "15 W"}}, {"name": "1"}], "a": {"b": {"c": 2}}}
-    assert value_at(data, "a.b.c") == 1, "the longest key wins"
-    assert value_at(data, "modes[15W].cap.value") == value_at(data, "modes[0].cap.value") == "15 W"
+    assert replace_fields(data, [("a.b.c", 7)])["a.b"]["c"] == 7, "the longest key wins"
+    first, named = (replace_fields(data, [(f"modes[{name}].cap.value", "1 W")]) for name in ("0", "15W"))
+    assert first == named != data
     changed = replace_fields(data, [("modes[15W].cap.value", "20 W"), ("a.b.new", 3)])
     assert changed["modes"][0]["cap"]["value"] == "20 W" and changed["a.b"]["new"] == 3
     assert data["modes"][0]["cap"]["value"] == "15 W", "the original stays"

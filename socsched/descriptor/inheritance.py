@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from socsched.descriptor.fields import NAME_PATTERN
 from socsched.descriptor.source import Document, read
 from socsched.descriptor.source import Path as Place
+from socsched.files import file_digest
 
 MOST = 4
 FIGURE = frozenset(("value", "range", "points"))
@@ -39,10 +41,22 @@ def read_extended(path: str | Path, elsewhere: Elsewhere) -> Document:
 
 def base_files(path: str | Path, elsewhere: Elsewhere) -> list[Path]:
     """Return the files that a file extends, directly and in turn."""
-    return [Path(base.file) for base in _bases(read(path), elsewhere)]
+    return [Path(base.file) for base in _bases(_known(path), elsewhere, _known)]
 
 
-def _bases(document: Document, elsewhere: Elsewhere) -> Iterator[Document]:
+def _known(path: str | Path) -> Document:
+    """Return the data of a file that was read without a fault before; a search asks a hundred times."""
+    return _as_of(str(path), file_digest(Path(path)))
+
+
+@lru_cache(maxsize=32)
+def _as_of(path: str, _: str) -> Document:
+    return read(path)
+
+
+def _bases(
+    document: Document, elsewhere: Elsewhere, reader: Callable[[str | Path], Document] = read
+) -> Iterator[Document]:
     """Yield what a document extends, the nearest first."""
     names, current = [Path(document.file).stem], document
     while (name := current.data.get("extends")) is not None:
@@ -58,7 +72,7 @@ def _bases(document: Document, elsewhere: Elsewhere) -> Iterator[Document]:
         current.check()
         assert base is not None
         names.append(base.stem)
-        current = read(base)
+        current = reader(base)
         yield current
 
 

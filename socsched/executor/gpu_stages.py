@@ -107,7 +107,8 @@ def _pieces(task: Task, setting: Setting, kernels: int) -> dict[str, int]:
 def _has_rivals(task: Task, plan: Plan) -> bool:
     """Return whether another task of its engine may have to go first while a task runs.
 
-    Under EDF those before and after it may not, where a frame is due before the next one comes: they have run, or wait.
+    Under EDF and fixed priorities those before and after it may not, where a frame is due before the next one comes: they
+    have run, or wait.
     """
     tasks = {one.name: one for one in plan.tasks}
 
@@ -121,7 +122,7 @@ def _has_rivals(task: Task, plan: Plan) -> bool:
         return found
 
     others = [one.name for one in plan.tasks if one.engine == task.engine and one.name != task.name]
-    if plan.policy != "edf" or task.deadline_ns > task.period_ns:
+    if plan.policy not in ("edf", "fp") or task.deadline_ns > task.period_ns:
         return bool(others)
     own = before(task.name)
     return any(name not in own and task.name not in before(name) for name in others)

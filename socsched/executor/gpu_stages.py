@@ -107,8 +107,8 @@ def _pieces(task: Task, setting: Setting, kernels: int) -> dict[str, int]:
 def _has_rivals(task: Task, plan: Plan) -> bool:
     """Return whether another task of its engine may have to go first while a task runs.
 
-    Under EDF and fixed priorities those before and after it may not, where a frame is due before the next one comes: they
-    have run, or wait.
+    Those before and after it may not, under EDF and fixed priorities, where a frame is due before the next one comes:
+    they have run, or wait.
     """
     tasks = {one.name: one for one in plan.tasks}
 

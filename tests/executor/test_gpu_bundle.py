@@ -183,6 +183,7 @@ def test_a_stage_without_rivals_is_one_graph() -> None:
     assert not rivals(first, plan(first, sensors={"s": 10 * MS}))
     assert not any(rivals(one, plan(first, second, sensors={"s": 10 * MS})) for one in (first, second))
     assert all(rivals(one, plan(first, second, other, sensors={"s": 10 * MS})) for one in (first, second, other))
-    assert rivals(first, plan(first, second, sensors={"s": 10 * MS}, policy="fp"))
+    assert not rivals(first, plan(first, second, sensors={"s": 10 * MS}, policy="fp"))
+    assert rivals(first, plan(first, other, sensors={"s": 10 * MS}, policy="fp"))
     late = replace(second, deadline_ns=15 * MS)  # the next frame's first stage may be due before it
     assert rivals(late, plan(first, late, sensors={"s": 10 * MS}))

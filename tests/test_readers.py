@@ -38,6 +38,7 @@ ALLOWED = {
     "socsched/files.py": "writes, and digests of files",
     "socsched/reporting/markup.py": "files of the package",
     "socsched/reporting/pictures.py": "pictures drawn just before",
+    "socsched/cost/nearness.py": "files of the package",
     "socsched/descriptor/platform_file.py": "files of the package",
     "socsched/sim/build.py": "sources of the package",
     "socsched/executor/application.py": "the program built just before",

@@ -308,6 +308,10 @@ class ValidateRequest(Request):
         "--exclude", multiple=True, metavar="PATTERN",
         help="Predict rows without scoring them, e.g. 'network=bert*,engine=gpu'; several may be given.",
     )  # fmt: skip
+    leave_out: tuple[str, ...] = option(
+        "--leave-out", multiple=True, metavar="FAMILY",
+        help="Also fit this engine family (such as htp, or all) anew without networks, boards or both, and score that.",
+    )  # fmt: skip
     folder: Path | None = output_folder()
 
 
@@ -319,7 +323,7 @@ def validate(output: Output, request: ValidateRequest) -> int:
     statistic, flag (empty: usable), source; others are kept.  Rows that agree in platform, engine, precision, mode,
     share and network are one cell, and the fastest unflagged one is its measurement.  Per engine and precision, and
     overall: cells, median ratio of predicted to measured, MAPE (mean of |ratio - 1|), P90 (what 90 % keep within),
-    Spearman's rank correlation, and the share measured inside the interval, time x (1 +- stated error).
+    Spearman's rank correlation, and the share measured inside the interval, time / (1 + error) to time x (1 + error).
 
     A table with the column measured_w instead of measured_ms is one of power: meter (wall, module or rail NAME) says
     where it was measured, and engine may name several that run the network at the same time (gpu+dla0).
@@ -340,7 +344,7 @@ def validate(output: Output, request: ValidateRequest) -> int:
     done: Validation | PowerValidation = (
         validate_power(pairs, networks, bar, platforms)
         if is_power_table(pairs)
-        else validate_times(pairs, networks, bar, platforms, request.exclude)
+        else validate_times(pairs, networks, bar, platforms, request.exclude, request.leave_out)
     )
     if request.folder:
         save(done, request.folder)
@@ -354,7 +358,7 @@ def _scores(done: Validation | PowerValidation) -> list[Any]:
     from rich.text import Text
 
     from socsched.reporting.terminal import table
-    from socsched.validation.page import SCORES, headline, score_cells, units_line
+    from socsched.validation.page import LEFT_OUT, SCORES, headline, left_out_cells, score_cells, units_line
 
     document = done.document
     names = [
@@ -377,4 +381,6 @@ def _scores(done: Validation | PowerValidation) -> list[Any]:
         lines += [f"  {failure}" for failure in bar["failures"]]
     below = (len(names) + 1, len(names) + 5)
     shown = table("Predicted against measured", [*heads, *SCORES], rows, right, below)
-    return [shown, *map(Text, lines)]
+    unseen = left_out_cells(every.get("left_out", ()))
+    more = [table("Left out of the fit", LEFT_OUT, unseen, range(2, 7))] if unseen else []
+    return [shown, *more, *map(Text, lines)]

@@ -179,7 +179,7 @@ def conversion_cost(
     time, energy = conversion_figures(read, written, producer, engine, platform, mode, pace)
     fixed, fit = pace.fixed_ns, pace.fit
     if fit is not None:
-        provenance, source, error = evidence(fit, share, {"transpose": 1.0, "job": 0.0})
+        provenance, source, error = evidence(fit, share, {"transpose": 1.0})
     else:
         rate, overheads = engine.conversion or engine.bandwidth, (engine.launch_ns, engine.submit_ns)
         link = (engine.link.bandwidth,) if engine.link else ()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from socsched.cost import kernel_times
 from socsched.cost.cost import CARRIES, Segment, weakest
 from socsched.cost.host_functions import estimate as function_estimate
+from socsched.cost.nearness import distance, measured, place
 from socsched.cost.power import dram_capacity
 from socsched.cost.roofline import Estimate, launches_per_operator
 from socsched.cost.roofline import estimate as roofline_estimate
@@ -87,19 +88,19 @@ def estimate(
     shares = {"job": job_ns / 1e3}
     for one, time in zip(work.passes, times, strict=True):
         shares[pass_class(one)] = shares.get(pass_class(one), 0.0) + time.busy_us + time.fixed_us
-    return Estimate(made, *evidence(fit, units, shares))
+    return Estimate(made, *evidence(fit, units, shares, work.passes))
 
 
-def evidence(fit: Fit, units: int, shares: Mapping[str, float] | None = None) -> tuple[str, str, float]:
+def evidence(fit: Fit, units: int, shares: Mapping[str, float], passes: Sequence[Pass] = ()) -> tuple[str, str, float]:
     """Return provenance, source and relative error of a time by a fit on `units` units.
 
-    `shares`: of the time by class of passes, and of the `job`; None: all of measured classes.  On other units or
+    `shares`: of the time by class of passes, and of the `job`; `passes`: those of a whole network.  On other units or
     another board than was measured, or with unmeasured classes that carry weight, the fit is extrapolated.
     """
-    shares = shares or {"job": 1.0}
     strange = sum(time for name, time in shares.items() if name not in (*fit.classes, "job")) / sum(shares.values())
     same = fit.networks and fit.units in (0, units) and strange < CARRIES
-    error = fit.width(shares) if len(shares) > 1 else fit.interval
+    away = distance(place(passes), measured().get(fit.family, ())) if passes and "near" in fit.doubt else 0.0
+    error = fit.width(away, strange)
     return ("fitted" if same else weakest(["fitted", "derived"])), fit_text(fit), error
 
 

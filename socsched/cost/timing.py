@@ -39,8 +39,8 @@ MOVES = ("transpose", "copy")
 """Classes that compute nothing, and whose bandwidth is stated relative to that of others."""
 ROWS = 1 / 8
 """Share of its output that a layer of a dataflow keeps for the windows of the next."""
-WHOLE = ("matmul", "softmax", "transpose")
-"""Classes that need all of an operand before they begin, which ends a part of a dataflow."""
+WHOLE = ("matmul", "softmax")
+"""Classes that need all of an operand before they begin, which ends a part of a dataflow (transposes are wiring)."""
 FEW = 4
 """Channels of an image after padding."""
 BYTES = {
@@ -187,7 +187,7 @@ def loads(passes: Sequence[Pass], engine: Nominal) -> Iterator[Load]:
         macs, deep, moves = padded(one, kind, engine.block), kind == "depthwise", kind in MOVES
         kernels = one.copies * engine.copies if kind == "copy" else int(not engine.dataflow or kind in WHOLE)
         held = stored(one, engine)
-        size = held * engine.bytes if kernels or kind != "copy" else 0.0
+        size = held * engine.bytes if kernels or not moves else 0.0
         spilled = one.live * engine.bytes > engine.sram
         yield Load(
             kind=KINDS.index(kind),

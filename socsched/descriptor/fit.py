@@ -36,6 +36,10 @@ Ratio = Annotated[Plain, REQUIRED]
 Globs = Listed[Annotated[str, Field(min_length=1, max_length=200)]]
 
 
+WIDEST = math.log(4)
+"""Half width (log) beyond which no interval goes: strange networks on boards never measured were off by 3 at most."""
+
+
 def _day(value: Any) -> str:
     try:
         return date.fromisoformat(str(value)).isoformat()
@@ -119,7 +123,7 @@ class Fit(Entry):
     ]
     doubt: Annotated[
         Mapping[Name, Plain],
-        doc("half width (log) of the interval of a network of this class of passes alone, by class, and `job`"),
+        doc("half width (log) of the interval: `near` for a network as those measured, plus `far` times its distance"),
     ] = field(default_factory=dict)
     ops_per_cycle: Annotated[Rate, OR_NULL, doc("rate the fit refers to; absent: the precision's")] = 0.0
     memory: Annotated[
@@ -144,16 +148,16 @@ class Fit(Entry):
     runtimes: Annotated[Globs, doc("programs that were measured, as globs")] = ()
     hosts: Annotated[Listed[Host], doc("costs under measured programs that add their own to a pass and a job")] = ()
     varied: Annotated[Globs, doc("programs that compute sequences at their own length, not padded")] = ()
+    family: Annotated[str, doc("engine family, whose measured networks `far` counts from")] = ""
 
-    def width(self, shares: Mapping[str, float]) -> float:
-        """Return the relative half width of the interval of a network; `shares`: of its time, by class and `job`.
+    def width(self, distance: float, strange: float = 0.0) -> float:
+        """Return the relative half width of the interval of a network at a distance from the measured ones.
 
-        Classes that no measured network has are doubted three times as much as a whole network.
+        `strange`: share of its time in classes that no measured network has, which are doubted three times as much.
         """
-        strange = 3 * math.log1p(self.interval)
-        known = self.doubt or dict.fromkeys((*self.classes, "job"), math.log1p(self.interval))
-        total = sum(shares.values()) or 1.0
-        return math.expm1(sum(share * known.get(name, strange) for name, share in shares.items()) / total)
+        known = self.doubt["near"] + self.doubt.get("far", 0.0) * distance if "near" in self.doubt else None
+        width = (math.log1p(self.interval) if known is None else known) * (1 + 2 * strange)
+        return math.expm1(min(width, WIDEST))
 
     @classmethod
     def of_file(cls, values: dict[str, Any]) -> Fit:

@@ -1,6 +1,6 @@
 """Choices left open by the errors of costs: plans that are ties, and the single most informative measurement.
 
-A cost is an interval, its time plus or minus its relative error, every time in it equally likely.  Errors are taken as
+A cost is an interval, from its time over 1 + error to its time times that, every time in it equally likely.  Errors are
 independent, except for costs of a stage that rest on the same figures: these err alike and keep their order.  The value
 of a measurement is the expected gain of the plan when it may be chosen again afterwards (Howard, "Information value
 theory", IEEE Trans. SSC 2(1), 1966); a measurement that may overturn the verdict comes before any that only changes the
@@ -32,7 +32,7 @@ from socsched.planning.workload import Unconnectable, Workload, place_name
 
 def interval_ns(cost: Cost) -> tuple[int, int]:
     """Return the least and the greatest time of a cost (ns)."""
-    return max(round(cost.time_ns * (1 - min(cost.error, 1.0))), 1), round(cost.time_ns * (1 + cost.error))
+    return max(round(cost.time_ns / (1 + cost.error)), 1), round(cost.time_ns * (1 + cost.error))
 
 
 def at_upper_end(cost: Cost) -> Cost:

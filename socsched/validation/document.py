@@ -77,6 +77,23 @@ class UnitsDocument(TypedDict):
     some: Figure
 
 
+class LeftOutDocument(TypedDict):
+    """Errors of what fits to the table's rows have not seen, by engine family.
+
+    `left_out`: "network", "design" (all networks of one), "board", "board, N measured" (all but N of its networks) or
+    "board and design"; `mape` as elsewhere; `inside`: share within intervals from the errors of others; `interval`:
+    median half width of these, relative to the time; null where there are no others.
+    """
+
+    family: str
+    left_out: str
+    boards: int
+    cells: int
+    mape: float
+    inside: Figure
+    interval: Figure
+
+
 class BarDocument(TypedDict):
     """The bar that scores were held against, and what fails it."""
 
@@ -90,7 +107,8 @@ class ValidationDocument(TypedDict):
 
     A cell is a platform, engine, precision, mode, share and network; its measurement is the fastest unflagged row.
     `overall` and `groups` are of cells whose prediction stands for the program that was measured; `everything` counts
-    the others, listed in `apart`, too.  `units`: null where no row names units; `bar`: null without one.
+    the others, listed in `apart`, too.  `units`: null where no row names units; `left_out`: empty unless asked for;
+    `bar`: null without one.
     """
 
     schema_version: str
@@ -106,6 +124,7 @@ class ValidationDocument(TypedDict):
     refusals: list[RefusalDocument]
     apart: list[ApartDocument]
     units: UnitsDocument | None
+    left_out: list[LeftOutDocument]
     bar: BarDocument | None
 
 

@@ -17,7 +17,7 @@ from socsched.reporting import markup as html
 from socsched.reporting.charts import Dot, draw_scatter
 from socsched.reporting.markup import Markup, element, facts, listed, section, table, verdict_box
 from socsched.text import one_line
-from socsched.validation.document import ADDED, PowerDocument, ScoresDocument, ValidationDocument
+from socsched.validation.document import ADDED, LeftOutDocument, PowerDocument, ScoresDocument, ValidationDocument
 from socsched.validation.power import ADDED as POWER_ADDED
 from socsched.validation.power import PowerCell, PowerPrediction, PowerRow, PowerValidation
 from socsched.validation.power import is_inside as power_is_inside
@@ -27,6 +27,7 @@ from socsched.validation.validate import Validation
 
 MOST_WORST, MOST_REFUSALS, LONGEST = 40, 40, 200
 _COLOURS = {name: place for place, name in enumerate(("fp32", "fp16", "int8", "w8a16", "tf32", "fp8", "fp4"), 1)}
+LEFT_OUT = ("family", "left out", "boards", "cells", "MAPE", "inside", "median interval")
 SCORES = ("cells", "refused", "median ratio", "MAPE", "P90", "Spearman", "inside")
 
 
@@ -57,6 +58,17 @@ def units_line(document: ValidationDocument | PowerDocument) -> str:
     )
 
 
+def left_out_cells(scores: Iterable[LeftOutDocument]) -> list[list[str]]:
+    """Return the errors of what fits have not seen as text, in the order of `LEFT_OUT`."""
+    return [
+        [
+            one["family"], one["left_out"], str(one["boards"]), str(one["cells"]), _percent(one["mape"]),
+            _percent(one["inside"]), "–" if one["interval"] is None else f"± {one['interval']:.0%}",
+        ]
+        for one in scores
+    ]  # fmt: skip
+
+
 def score_cells(scores: ScoresDocument) -> list[str]:
     """Return scores as text, in the order of `SCORES`; "–" for an unknown one."""
     ratio, rank = scores["median_ratio"], scores["spearman"]
@@ -80,7 +92,7 @@ def page(validation: Validation) -> str:
     note = (
         "A cell is a platform, engine, precision, mode, share and network; its measurement is the fastest unflagged "
         "row. Ratio: predicted to measured. MAPE: mean of |ratio - 1|; P90: what 90 % of the cells keep within. "
-        "Inside: share of the cells measured inside the predicted interval, time × (1 ± stated error)."
+        "Inside: share of the cells measured inside the predicted interval, time / (1 + error) to time × (1 + error)."
     )
     key = (element("li", element("strong", "● ", class_=f"c{colour}"), name) for name, colour in _COLOURS.items())
     legend = "Each dot is a cell; on the full line the prediction is exact, on the dashed ones half or double."
@@ -97,11 +109,13 @@ def page(validation: Validation) -> str:
     ]  # fmt: skip
     columns = ["id", "platform", "engine", "precision", "mode", "share", "network", "measured ms", "predicted ms"]
     columns += ["ratio", "inside", "provenance", "source"]
+    unseen = left_out_cells(document["left_out"])
     apart = [[str(item["cells"]), item["reason"]] for item in document["apart"][:MOST_REFUSALS]]
     return _page(
         f"Predictions against {document['measurements']}",
         document,
         _scores(("platform", "engine", "precision"), document, note),
+        section("Left out of the fit", _table(LEFT_OUT, unseen, range(2, 7))) if unseen else None,
         _plots(plots, legend, element("ul", key, class_="key")),
         section("The worst cells", _table(columns, worst, (5, 7, 8, 9))) if worst else None,
         _refusals(document),

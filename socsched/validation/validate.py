@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from socsched import __version__
-from socsched.cost.fitting.cells import Pattern, pattern
+from socsched.cost.fitting.cells import Networks, Pattern, pattern
 from socsched.cost.measurements import Measurements, Row, read_measurements
 from socsched.descriptor.catalog import find_platform, get_platform
 from socsched.descriptor.platform import Platform
 from socsched.descriptor.small_files import load_bar
 from socsched.errors import UsageError
 from socsched.validation.document import ADDED, ValidationDocument
+from socsched.validation.left_out import left_out
 from socsched.validation.predict import Prediction, predict
 from socsched.validation.scores import Cell, cells_of, comparable, failures, groups, scores, unit_scores
 
@@ -56,12 +57,14 @@ def validate(
     bar: Path | None = None,
     own_platforms: tuple[str, ...] = (),
     exclude: tuple[str, ...] = (),
+    leave_out: tuple[str, ...] = (),
 ) -> Validation:
     """Return the predictions for a table of measurements, scored, and held against a bar if one is given.
 
     `networks`: folder of NAME.onnx or NAME.onnx.xz.  `own_platforms`: descriptor files that take the place of shipped
-    platforms of the same name, or add to them.  `exclude`: patterns of rows to keep apart.  Raises UsageError for
-    unusable files, MachineError without the package onnx.
+    platforms of the same name, or add to them.  `exclude`: patterns of rows to keep apart.  `leave_out`:
+    engine families that are fitted anew without what they are judged by, "all" for all.  Raises UsageError for unusable
+    files, MachineError without the package onnx.
     """
     limits = load_bar(bar) if bar else None
     platforms = KnownPlatforms(networks, own_platforms)
@@ -91,6 +94,7 @@ def validate(
         "refusals": [{"reason": reason, "rows": count} for reason, count in Counter(unflagged).most_common()],
         "apart": [{"reason": reason, "cells": count} for reason, count in apart.most_common()],
         "units": unit_scores(found.rows, predictions),
+        "left_out": left_out(found.rows, Networks(networks), platforms, exclude, leave_out) if leave_out else [],
         "bar": {"file": bar.name, "held": not failed, "failures": failed} if bar else None,
     }
     return Validation(found, tuple(predictions), tuple(scored), document)

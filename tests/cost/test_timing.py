@@ -13,6 +13,7 @@ from socsched.cost.cost import weakest
 from socsched.cost.fitted import Nominal, estimate, nominal, pass_times
 from socsched.cost.fitting.table import from_logs, job_times, slopes, table
 from socsched.cost.model import CostModel
+from socsched.cost.nearness import FARTHEST, distance, measured, place
 from socsched.cost.roofline import estimate as roofline_estimate
 from socsched.cost.timing import loads, padded
 from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -178,12 +179,24 @@ def test_unmeasured_classes_widen_the_error() -> None:
     assert 0.35 * 3 < found < 1.35**3 - 1, "three times the logarithm, less for the job, which is known"
 
 
-def test_the_interval_is_that_of_the_classes_by_their_shares() -> None:
-    """A network is as uncertain as what it consists of."""
-    fit = replace(FIT, doubt={"conv": 0.1, "softmax": 1.0, "job": 0.0})
-    assert fit.width({"conv": 3.0, "softmax": 1.0}) == pytest.approx(math.expm1(0.75 * 0.1 + 0.25))
-    assert fit.width({"conv": 1.0, "job": 1.0}) == pytest.approx(math.expm1(0.05))
-    assert fit.width({"gemm": 1.0}) == pytest.approx(1.35**3 - 1), "a class that no measured network has"
+def test_the_interval_grows_with_the_distance_to_what_was_measured() -> None:
+    fit = replace(FIT, doubt={"near": 0.2, "far": 0.6})
+    assert fit.width(0.0) == pytest.approx(math.expm1(0.2))
+    assert fit.width(0.5) == pytest.approx(math.expm1(0.5))
+    assert fit.width(0.0, strange=1.0) == pytest.approx(math.expm1(0.6)), "of classes without a measurement thrice"
+    assert FIT.width(0.3) == pytest.approx(FIT.interval), "a fit that knows no distances has one width"
+
+
+def test_a_measured_network_is_at_no_distance_and_a_family_without_any_far_away() -> None:
+    own = place(WORK.passes)
+    other = {"softmax": 1.0, "size": own["size"]}
+    assert distance(own, [other, own]) == 0.0
+    assert distance(own, [other]) == FARTHEST == distance(own, [])
+    assert sum(share for kind, share in own.items() if kind != "size") == pytest.approx(1.0)
+    double = place([replace(one, macs=2 * one.macs, read=2 * one.read, written=2 * one.written, weights=2 * one.weights)
+                    for one in WORK.passes])  # fmt: skip
+    assert 0 < distance(own, [double]) < 0.1, "twice the size is near"
+    assert {"htp", "nvidia-gpu"} <= measured().keys()
 
 
 @pytest.mark.parametrize("changes", [{"units": 8}, {"networks": 0}])

@@ -18,7 +18,10 @@ pytest.importorskip("onnx", reason="the onnx package is not installed")
 
 from socsched.api.planning import plan
 from socsched.cli.root import run
+from socsched.cost.fitting.families import get_family
+from socsched.validation.left_out import scores_of_family
 from socsched.validation.validate import Validation, validate
+from tests.cost.fitting.synthetic import TRUE, cell
 from tests.models.onnx_files import Builder
 from tests.validation.pairs import BOARD, COLUMNS, ROWS, folder, row, table
 from tools.generate.fidelity import COMMANDS, PAGE, README, page
@@ -51,7 +54,7 @@ def test_a_prediction_is_the_cost_of_the_planned_stage(root: Path) -> None:
     (prediction,) = validated(root / "one", [cell]).predictions
     assert round(prediction.predicted_ms * 1e6) == task.cost_ns
     assert prediction.provenance == task.provenance
-    low, high = round(task.cost_ns * max(1 - task.error, 0)), round(task.cost_ns * (1 + task.error))
+    low, high = round(task.cost_ns / (1 + task.error)), round(task.cost_ns * (1 + task.error))
     assert (round(prediction.lo_ms * 1e6), round(prediction.hi_ms * 1e6)) == (max(low, 1), high)
 
 
@@ -260,3 +263,26 @@ def test_the_page_is_what_the_shipped_measurements_give() -> None:
     date = re.search(r"- socsched \S+, ([\d-]+)", text)
     words = text.partition("- Measurements: ")[2].partition("\n")[0]
     assert date and page(summary, words, date[1]) == text, "run the commands of the page"
+
+
+def test_what_fits_have_not_seen_is_scored_apart_from_what_they_have(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert checked(root, "--leave-out", "nvidia-gpu", "--json") == 0
+    rows: Any = json.loads(capsys.readouterr().out)["left_out"]
+    assert [(one["family"], one["left_out"], one["boards"], one["cells"]) for one in rows] == [
+        ("nvidia-gpu", "network", 1, 2), ("nvidia-gpu", "design", 1, 2),
+    ]  # fmt: skip
+    assert all(one["mape"] > 0 and one["interval"] > 0 for one in rows)
+    assert checked(root, "--leave-out", "abacus") == 2
+
+
+def test_boards_left_out_are_better_with_more_of_their_networks() -> None:
+    odd = TRUE.changed(onchip=TRUE.onchip / 2, spill=TRUE.spill / 2, vector=TRUE.vector / 2)
+    cells = [cell(f"b{n}.npu.int8", 30, 0, odd if n == 1 else TRUE) for n in range(4)]
+    rows = {one["left_out"]: one for one in scores_of_family(cells, get_family("rknpu"))}
+    measured = [f"board, {count} measured" for count in (1, 5, 20)]
+    assert list(rows) == ["network", "design", "board and design", "board", *measured]
+    assert rows["board, 20 measured"]["mape"] < rows["board"]["mape"]
+    assert rows["board"]["cells"] == 120 and rows["board, 20 measured"]["cells"] == 40

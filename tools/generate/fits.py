@@ -18,7 +18,10 @@ import numpy as np
 
 from socsched.cost.fitting.cells import Choice, Networks, pattern, read_pairs
 from socsched.cost.fitting.recipe import FamilyFit, FitRequest, Report, fit_platform, rewritten
+from socsched.cost.nearness import FILE
 from socsched.descriptor.catalog import get_platform
+from socsched.validation.left_out import scores_of_family
+from socsched.validation.page import LEFT_OUT, left_out_cells
 from tools import ROOT
 
 DATE = "2026-11-26"
@@ -40,7 +43,7 @@ EXCLUDED = {
     "engine=carmel0,mode=MODE_*W*": "slower than the clocks of these modes explain",
 }
 """Rows that are left out, and why."""
-PAGE, MARK = ROOT / "docs" / "fitting.md", "<!-- fits -->"
+PAGE, MARK, UNSEEN = ROOT / "docs" / "fitting.md", "<!-- fits -->", "<!-- unseen -->"
 HEAD = ("engine", "precision", "networks", "network out", "design out", "board out", "inside")
 NEW_SOURCE = '  boards:\n    title: "measured times of networks, fitted with `socsched fit`"\n'
 
@@ -103,10 +106,33 @@ def score_table(rows: Sequence[Mapping[str, object]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_table(rows: Sequence[Mapping[str, object]]) -> None:
-    """Put the table of held-out errors into docs/fitting.md."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARK)
-    PAGE.write_text(f"{before}{MARK}\n{score_table(rows)}{MARK}{rest.partition(MARK)[2]}", encoding="utf-8")
+def left_out_table(reports: Sequence[Report]) -> str:
+    """Return the errors of every family with networks, boards and both left out, as docs/fitting.md shows them."""
+    fitted = {one.family.name: one for report in reports for one in report.families if one.cells}
+    lines = [f"| {' | '.join(LEFT_OUT)} |", "|" + "---|" * len(LEFT_OUT)]
+    for one in fitted.values():
+        scores = list(scores_of_family(one.cells, one.family, one.errors))
+        lines += [f"| {' | '.join(cells)} |" for cells in left_out_cells(scores)]
+    return "\n".join(lines) + "\n"
+
+
+def write_table(table: str, mark: str) -> None:
+    """Put a table into docs/fitting.md, between its marks."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(mark)
+    PAGE.write_text(f"{before}{mark}\n{table}{mark}{rest.partition(mark)[2]}", encoding="utf-8")
+
+
+def write_places(reports: Sequence[Report]) -> None:
+    """Put the places of the measured networks into the package; families that were not fitted keep theirs."""
+    known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {"families": {}, "networks": {}}
+    for one in (family for report in reports for family in report.families if family.cells):
+        own = {name: place for cell in one.cells for name, place in zip(cell.networks, cell.places, strict=True)}
+        known["families"][one.family.name] = sorted(own)
+        known["networks"] |= {name: {key: round(part, 3) for key, part in own[name].items()} for name in own}
+    lines = (f"  {json.dumps(name)}: {json.dumps(known['networks'][name])}" for name in sorted(known["networks"]))
+    families = ",\n".join(f"  {json.dumps(name)}: {json.dumps(own)}" for name, own in sorted(known["families"].items()))
+    listed = ",\n".join(lines)
+    FILE.write_text(f'{{"families": {{\n{families}}},\n"networks": {{\n{listed}}}}}\n', encoding="utf-8")
 
 
 def main() -> int:
@@ -129,7 +155,9 @@ def main() -> int:
     median = np.median(np.repeat(width, count))
     print(f"networks left out: {np.average(share, weights=count):.1%} of {count.sum()} inside, median ± {median:.0%}")
     if not given.check:
-        write_table(rows)
+        write_table(score_table(rows), MARK)
+        write_table(left_out_table(reports), UNSEEN)
+        write_places(reports)
     if given.errors:
         given.errors.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     wrong = []

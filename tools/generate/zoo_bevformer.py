@@ -17,7 +17,8 @@ from torch.nn.functional import grid_sample
 
 WIDTH, HEADS, SIDE, CAMERAS, ANCHORS, QUERIES = 256, 8, 50, 6, 4, 900
 IMAGE = (480, 800)
-MAP = (15, 25)
+QUARTER = (256, 416)
+"""Images of UniAD-tiny, whose camera network and grid are of this form."""
 
 
 class _Deformable(nn.Module):
@@ -71,11 +72,19 @@ class _Encoder(nn.Module):
         self.norm1, self.norm2, self.feed = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH), _Feed()
 
     def forward(
-        self, bev: Tensor, place: Tensor, before: Tensor, cells: Tensor, maps: Tensor, anchors: Tensor, seen: Tensor
+        self,
+        bev: Tensor,
+        place: Tensor,
+        before: Tensor,
+        cells: Tensor,
+        maps: Tensor,
+        anchors: Tensor,
+        seen: Tensor,
+        size: tuple[int, int],
     ) -> Tensor:
         both = self.past(torch.cat([before, bev + place], 1), torch.stack([before, bev]), cells, (SIDE, SIDE))
         bev = self.norm1(bev + self.past_out(both.mean(0)))
-        views = self.cameras(bev + place, maps, anchors, MAP) * seen.unsqueeze(2)
+        views = self.cameras(bev + place, maps, anchors, size) * seen.unsqueeze(2)
         mean = views.sum(0) / seen.sum(0).clamp(min=1.0).unsqueeze(1)
         return self.feed(self.norm2(bev + self.cameras_out(mean)))  # type: ignore[no-any-return]
 
@@ -137,11 +146,13 @@ class _BevFormer(nn.Module):
         place: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         cells: Any = self.cells
-        maps = self.neck(self.backbone(images)).flatten(2).transpose(1, 2) + self.camera
+        maps = self.neck(self.backbone(images))
+        size = int(maps.shape[2]), int(maps.shape[3])
+        maps = maps.flatten(2).transpose(1, 2) + self.camera
         bev = self.bev + self.motion(motion)
         both = torch.cat([anchors, anchors], 2)  # two points for each anchor
         for layer in self.encoder:
-            bev = layer(bev, self.place, before, cells, maps, both, seen)
+            bev = layer(bev, self.place, before, cells, maps, both, seen, size)
         reference = self.reference(place)
         for layer, branch in zip(self.decoder, self.boxes, strict=True):
             query = layer(query, place, bev, torch.sigmoid(reference[:, :2]))
@@ -150,10 +161,10 @@ class _BevFormer(nn.Module):
         return bev, self.classes(query), torch.cat([torch.sigmoid(reference), box], 1)
 
 
-def bevformer_tiny() -> tuple[Any, tuple[Any, ...], list[str]]:
+def bevformer_tiny(image: tuple[int, int] = IMAGE) -> tuple[Any, tuple[Any, ...], list[str]]:
     """Return the network, inputs of zeros, and the inputs' names."""
     inputs = (
-        torch.zeros(CAMERAS, 3, *IMAGE),
+        torch.zeros(CAMERAS, 3, *image),
         torch.zeros(SIDE * SIDE, WIDTH),
         torch.zeros(1, 18),
         torch.zeros(CAMERAS, SIDE * SIDE, ANCHORS, 2),

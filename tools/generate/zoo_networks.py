@@ -109,10 +109,23 @@ def _pidnet() -> tuple[Any, tuple[Any, ...], list[str]]:
     return pidnet_s(), (torch.zeros(1, 3, 1024, 2048),), ["image"]
 
 
-def _bevformer() -> tuple[Any, tuple[Any, ...], list[str]]:
-    from tools.generate.zoo_bevformer import bevformer_tiny
+def _bevformer(image: str = "IMAGE") -> Callable[[], tuple[Any, tuple[Any, ...], list[str]]]:
+    def made() -> tuple[Any, tuple[Any, ...], list[str]]:
+        from tools.generate import zoo_bevformer
 
-    return bevformer_tiny()
+        return zoo_bevformer.bevformer_tiny(getattr(zoo_bevformer, image))
+
+    return made
+
+
+def _bevfusion(part: str) -> Callable[[], tuple[Any, tuple[Any, ...], list[str]]]:
+    def made() -> tuple[Any, tuple[Any, ...], list[str]]:
+        from tools.generate import zoo_bevfusion
+
+        found: tuple[Any, tuple[Any, ...], list[str]] = getattr(zoo_bevfusion, part)()
+        return found
+
+    return made
 
 
 class _Outputs:
@@ -146,7 +159,13 @@ NETWORKS: dict[str, Callable[[], tuple[Any, tuple[Any, ...], list[str]]]] = {
     "centernet_resnet18": _centernet,
     "ssd300_resnet50": _ssd,
     "pidnet_s": _pidnet,
-    "bevformer_tiny": _bevformer,
+    "bevformer_tiny": _bevformer(),
+    "uniad_tiny_bev": _bevformer("QUARTER"),
+    "bevfusion_camera": _bevfusion("camera"),
+    "bevfusion_grid": _bevfusion("grid"),
+    "bevfusion_fuser": _bevfusion("fuser"),
+    "bevfusion_boxes": _bevfusion("boxes"),
+    "centerpoint_dense": _bevfusion("centerpoint"),
 }
 
 

@@ -17,6 +17,7 @@ from socsched.cost.fitting.families import Family, Use, families, family_of, nom
 from socsched.cost.fitting.least import Cell
 from socsched.cost.fitting.table import table
 from socsched.cost.measurements import NEEDED, Row, read_measurements
+from socsched.cost.nearness import place
 from socsched.descriptor.platform import Platform
 from socsched.errors import InputError, SocschedError, UsageError, of_machine
 from socsched.graph.accelerator_kernels import passes
@@ -288,5 +289,6 @@ def _add(data: Data, networks: Networks, use: Use, family: Family, host: Costs |
         np.array([times[network] for network in works]),
         tuple(works),
         terms_of(use, family),
+        tuple(place(one) for one in works.values()),
     )
     data.cells.setdefault(family.name, []).append(cell)

@@ -14,13 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, expm1, log
+from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
 from socsched.cost.fitting.families import Family, design
-from socsched.cost.fitting.table import Array, Table, from_logs, job_times, shares_of, slopes
+from socsched.cost.fitting.table import Array, Table, from_logs, job_times, slopes
+from socsched.cost.nearness import Place, distance
 from socsched.cost.timing import Nominal
-from socsched.descriptor.fit import NAMES, PASS_KINDS, Parameters
+from socsched.descriptor.fit import NAMES, Parameters
 
 LEVEL = 0.88
 """Share of measurements that an interval is to hold."""
@@ -30,17 +33,34 @@ LEAST = log(1.25)
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """|log(predicted / measured)| of a network left out of the fit, and its shares of time by class and `job`."""
+    """|log(predicted / measured)| of a network left out of the fit, and its distance to the nearest one left in."""
 
     cell: str
     network: str
     value: float
-    shares: tuple[float, ...]
+    distance: float
+
+    @property
+    def precision(self) -> str:
+        """Return the precision of the cell."""
+        return ".".join(self.cell.split(" ")[0].split(".")[2:3])
 
 
-CLASSES = (*PASS_KINDS, "job")
-PULL = 8.0
-"""Scores of the mean error that the doubt of every class is pulled to."""
+class Doubt(NamedTuple):
+    """Half width (log) of the interval of a network as those measured, and what a distance of 1 adds to it."""
+
+    near: float
+    far: float
+
+    def width(self, distance: float) -> float:
+        """Return the half width (log) at a distance."""
+        return self.near + self.far * distance
+
+
+MANY_SCORES = 30
+"""Scores of a precision from which its own quantile scales its widths; fewer take that of all precisions."""
+AFAR = 2.5
+"""Error of networks without a layer in common with the measured ones, over the mean: as Hexagons, measured most."""
 
 
 def log_errors(predicted: Array, measured: Array) -> Array:
@@ -54,46 +74,44 @@ def quantile(scores: Sequence[float], level: float = LEVEL) -> float:
     return ordered[min(ceil((len(ordered) + 1) * level), len(ordered)) - 1]
 
 
-def doubt(scores: Sequence[Score], level: float = LEVEL) -> dict[str, float]:
-    """Return the half width (log) of the interval of a network of one class alone, by class; of others it is the mean.
+def doubt(scores: Sequence[Score], precision: str = "", level: float = LEVEL) -> Doubt:
+    """Return the widths of intervals of networks in a precision.
 
-    Least squares of the scores over shares, none below zero, pulled to the mean where few networks have the class
-    (normalised conformal prediction: Papadopoulos, Gammerman, Vovk, "Normalized nonconformity measures", AIA 2008);
-    the quantile of score over width then scales all.  Scores of one network on several boards are not exchangeable
-    with a new network's: with fewer networks than the level needs, no width is below `LEAST`.
+    Least squares of the scores over a constant and the distance, none below zero (at a distance of 1 pulled to `AFAR`
+    mean errors, since few networks are far), then scaled by the quantile of score over width (normalised conformal
+    prediction: Papadopoulos, Gammerman, Vovk, "Normalized nonconformity measures", AIA 2008).  Scores of one
+    network on several boards are not exchangeable with a new network's: with fewer networks
+    than the level needs, no width is below `LEAST`.
     """
-    values = np.array([score.value for score in scores])
-    shares = np.array([score.shares for score in scores])
-    mean = float(np.mean(values))
-    pulled = np.vstack([shares, np.eye(len(CLASSES)) * np.sqrt(PULL / len(CLASSES))])
-    wanted = np.concatenate([values, np.full(len(CLASSES), mean * np.sqrt(PULL / len(CLASSES)))])
-    widths = np.full(len(CLASSES), mean)
+    values, away = (np.array([getattr(score, name) for score in scores]) for name in ("value", "distance"))
+    columns = np.stack([np.ones(len(scores)), away], axis=1)
+    pulled, mean = np.vstack([columns, [0.0, 1.0]]), float(np.mean(values))
+    slope = np.full(2, mean / 2)
     for _ in range(500):  # multiplicative updates stay positive (Lee, Seung, 2001)
-        widths *= (pulled.T @ wanted) / np.maximum(pulled.T @ (pulled @ widths), 1e-12)
-    widths = np.maximum(widths, mean / 2)
-    scale = quantile(list(values / (shares @ widths)), level)
+        slope *= (pulled.T @ [*values, AFAR * mean]) / np.maximum(pulled.T @ (pulled @ slope), 1e-12)
+    ratios = values / np.maximum(columns @ slope, 1e-12)
+    own = [float(one) for one, score in zip(ratios, scores, strict=True) if score.precision == precision]
+    chosen = own if len(own) >= MANY_SCORES else ratios.tolist()
+    scale = quantile(chosen, level)
+    if len(chosen) < MANY_SCORES:  # the largest of few says little: no more than a normal distribution's
+        scale = min(scale, NormalDist().inv_cdf((1 + level) / 2) * float(np.sqrt(np.mean(np.square(chosen)))))
+    near, far = slope * scale
     networks = len({score.network for score in scores})
     least = LEAST if ceil((networks + 1) * level) > networks else 0.0
-    return {name: max(float(width * scale), least) for name, width in zip(CLASSES, widths, strict=True)}
+    return Doubt(max(float(near), least), float(far))
 
 
-def half_width(doubts: Mapping[str, float], score: Score) -> float:
-    """Return the half width (log) of the interval of a scored network."""
-    return float(np.dot(score.shares, [doubts[name] for name in CLASSES]))
-
-
-def coverage(scores: Sequence[Score], level: float = LEVEL) -> dict[str, float]:
-    """Return the share of networks inside by cell, every network judged by the scores of the others (in ten parts)."""
-    inside: dict[str, list[bool]] = {}
-    names = sorted({score.network for score in scores})
-    for part in range(min(10, len(names))):
-        out = set(names[part :: min(10, len(names))])
-        others = [score for score in scores if score.network not in out]
-        known = doubt(others, level) if others else {}
-        for score in scores:
-            if score.network in out and known:
-                inside.setdefault(score.cell, []).append(score.value <= half_width(known, score))
-    return {cell: float(np.mean(values)) for cell, values in inside.items()}
+def judged(scores: Sequence[Score], part: Callable[[Score], str]) -> list[tuple[Score, float]]:
+    """Return scores with half widths (log) that those of other parts give, the parts left out in ten groups."""
+    found: list[tuple[Score, float]] = []
+    names = sorted({part(score) for score in scores})
+    groups = min(10, len(names))
+    for group in range(groups if groups > 1 else 0):
+        out = set(names[group::groups])
+        others = [score for score in scores if part(score) not in out]
+        known = {name: doubt(others, name) for name in {score.precision for score in scores}}
+        found += [(one, known[one.precision].width(one.distance)) for one in scores if part(one) in out]
+    return found
 
 
 def relative(width: float) -> float:
@@ -107,7 +125,7 @@ ALONE = 0.4
 """Share of a board's own spread that remains where its core and its precision have terms as well."""
 MANY = 5
 """Networks of a cell from which its family's noise holds; fewer (anchors) are believed no better than `LOOSE`."""
-LOOSE = 0.12
+LOOSE = 0.2
 """Spread (log) of a few measurements: an error of the model must not be taken for a property of the board."""
 SIZE = len(NAMES)
 
@@ -118,7 +136,7 @@ class Cell:
 
     `board` names the engine and precision whose parameters are sought: modes and hosts differ in their nominal figures
     only.  `shares` names the terms that boards have in common beyond the family's (a core, a precision): in logarithms
-    parameters are the sum of the family's, of these and of the board's own.
+    parameters are the sum of the family's, of these and of the board's own.  `places`: those of the networks.
     """
 
     name: str
@@ -128,6 +146,7 @@ class Cell:
     measured_us: Array
     networks: tuple[str, ...]
     shares: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
 
     @property
     def platform(self) -> str:
@@ -327,15 +346,24 @@ def mean_error(cells: Sequence[Cell], predicted: Mapping[str, Array]) -> float:
     return float(np.mean(np.concatenate([np.abs(predicted[cell.name] / cell.measured_us - 1) for cell in cells])))
 
 
-def scores_of(cells: Sequence[Cell], predicted: Mapping[str, Array], fitted: Fitted) -> tuple[Score, ...]:
-    """Return the conformal scores of predictions."""
-    found = []
-    for cell in cells:
-        values, shares = (
-            log_errors(predicted[cell.name], cell.measured_us),
-            shares_of(cell.work, fitted.parameters(cell)),
-        )
-        found += [
-            Score(cell.name, *one) for one in zip(cell.networks, values.tolist(), map(tuple, shares), strict=True)
-        ]
-    return tuple(found)
+def scores_of(
+    cells: Sequence[Cell], predicted: Mapping[str, Array], alike: Callable[[str], str] | None = design
+) -> tuple[Score, ...]:
+    """Return the conformal scores of predictions, less those that are no numbers.
+
+    Networks that are `alike` (have the same label) were left out together; None: no network was, only boards.
+    """
+    places = {name: one for cell in cells for name, one in zip(cell.networks, cell.places, strict=False)}
+
+    def away(name: str) -> float:
+        if alike is None or name not in places:
+            return 0.0
+        return distance(places[name], (other for one, other in places.items() if alike(one) != alike(name)))
+
+    known = {name: away(name) for cell in cells for name in cell.networks}
+    return tuple(
+        Score(cell.name, network, float(value), known[network])
+        for cell in cells
+        for network, value in zip(cell.networks, log_errors(predicted[cell.name], cell.measured_us), strict=True)
+        if np.isfinite(value)
+    )

@@ -25,13 +25,13 @@ from socsched.cost.fitting.cells import (
 from socsched.cost.fitting.families import Family, Program, Use, find_family, fullest, get_family, nominal, rate, use_of
 from socsched.cost.fitting.least import (
     Cell,
+    Doubt,
     Errors,
     Fitted,
-    coverage,
     cross_validate,
     doubt,
     fit,
-    half_width,
+    judged,
     mean_error,
     relative,
     scores_of,
@@ -73,8 +73,8 @@ class CellErrors:
 class FamilyFit:
     """A family's cells with their fit and errors; no cells: nothing was measured.
 
-    `doubts`: of classes on measured boards, from designs left out; `unseen`: on others, from board and design left out
-    together, with the mean error of these.
+    `doubts`: by precision on measured boards, from networks and designs left out; `unseen`: on others, from board and
+    design left out together, with the mean error of these.  `middle`: distance of the median network left out.
     """
 
     family: Family
@@ -82,8 +82,9 @@ class FamilyFit:
     fitted: Fitted | None = None
     errors: Errors | None = None
     rows: tuple[CellErrors, ...] = ()
-    doubts: Mapping[str, float] = field(default_factory=dict)
-    unseen: tuple[float, Mapping[str, float]] | None = None
+    doubts: Mapping[str, Doubt] = field(default_factory=dict)
+    unseen: tuple[float, Mapping[str, Doubt]] | None = None
+    middle: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class FittedSection:
     classes: tuple[str, ...]
     runtimes: tuple[str, ...] = ()
     hosts: tuple[Program, ...] = ()
-    doubts: Mapping[str, float] = field(default_factory=dict)
+    doubt: Doubt | None = None
 
     @property
     def name(self) -> str:
@@ -242,10 +243,13 @@ def _fit_family(family: Family, data: Data) -> FamilyFit:
         return FamilyFit(family)
     fitted = fit(cells, family)
     errors = cross_validate(cells, family, fitted)
-    scores = scores_of(cells, errors.design, fitted)
-    inside, doubts = coverage(scores), doubt(scores)
+    scores = scores_of(cells, errors.network, str)  # near ones; with designs left out they are far
+    precisions = sorted({score.precision for score in scores})
+    held = [(score.cell, score.value <= width) for score, width in judged(scores, lambda score: score.network)]
+    doubts = {name: doubt([*scores, *scores_of(cells, errors.design)], name) for name in precisions}
     widths = {
-        cell.name: float(np.median([half_width(doubts, s) for s in scores if s.cell == cell.name])) for cell in cells
+        cell.name: float(np.median([doubts[s.precision].width(s.distance) for s in scores if s.cell == cell.name]))
+        for cell in cells
     }
 
     def error(cell: Cell, predicted: Mapping[str, Array]) -> float:
@@ -259,15 +263,17 @@ def _fit_family(family: Family, data: Data) -> FamilyFit:
             error(cell, errors.network),
             error(cell, errors.design),
             error(cell, errors.board),
-            inside.get(cell.name, 1.0),
+            float(np.mean([inside for name, inside in held if name == cell.name] or [True])),
             relative(widths[cell.name]),
         )
         for cell in cells
     )
     unseen = None
     if len({cell.platform for cell in cells}) > 1:
-        unseen = mean_error(cells, errors.both), doubt(scores_of(cells, errors.both, fitted))
-    return FamilyFit(family, cells, fitted, errors, rows, doubts, unseen)
+        strange = scores_of(cells, errors.both)
+        unseen = mean_error(cells, errors.both), {name: doubt(strange, name) for name in ("", *precisions)}
+    middle = float(np.median([score.distance for score in scores]))
+    return FamilyFit(family, cells, fitted, errors, rows, {**doubts, "": doubt(scores)}, unseen, middle)
 
 
 def _section(use: Use, found: FamilyFit, measured: Collection[str]) -> FittedSection:
@@ -290,19 +296,16 @@ def _section(use: Use, found: FamilyFit, measured: Collection[str]) -> FittedSec
     parameters = found.fitted.parameters(model)
     kinds = {int(kind) for cell in found.cells for kind in cell.work.kinds}
     classes = tuple(name for number, name in enumerate(KINDS) if number in kinds)
-    if len(networks) >= FEW:
-        doubts = found.doubts
-        error, design = mean_error(own, found.errors.network), mean_error(own, found.errors.design)
-        width = relative(float(np.mean([doubts[name] for name in (*classes, "job")])))
-        return FittedSection(
-            use, family, figures, parameters, networks, error, design, width, classes, *programs, doubts
-        )
     error, width = family.unseen
-    if found.unseen is not None:
-        error, doubts = found.unseen
-        width = relative(float(np.mean([doubts[name] for name in (*classes, "job")])))
-        return FittedSection(use, family, figures, parameters, networks, error, None, width, classes, *programs, doubts)
-    return FittedSection(use, family, figures, parameters, networks, error, None, width, classes, *programs)
+    design, doubts = None, dict[str, Doubt]()
+    if len(networks) >= FEW:
+        error, design = mean_error(own, found.errors.network), mean_error(own, found.errors.design)
+        doubts = dict(found.doubts)
+    elif found.unseen is not None:
+        error, doubts = found.unseen[0], dict(found.unseen[1])
+    held = doubts.get(use.precision, doubts.get(""))
+    width = relative(held.width(found.middle)) if held else width
+    return FittedSection(use, family, figures, parameters, networks, error, design, width, classes, *programs, held)
 
 
 def lines(section: FittedSection, source: str, date: str) -> list[str]:
@@ -347,9 +350,9 @@ def lines(section: FittedSection, source: str, date: str) -> list[str]:
     if engine.padded:
         found.append("  padded: true")
     found += [f"  note: {json.dumps(note(section), ensure_ascii=False)}", ""]
-    if section.doubts:
-        doubts = (f"{name}: {section.doubts[name]:.3g}" for name in (*section.classes, "job"))
-        found.insert(-1, f"  doubt: {{{', '.join(doubts)}}}")
+    if section.doubt:
+        found.insert(-1, f"  family: {family.name}")
+        found.insert(-1, f"  doubt: {{near: {section.doubt.near:.3g}, far: {max(section.doubt.far, 1e-3):.3g}}}")
     values = ", ".join(f"{name}: {getattr(section.parameters, name):.3g}" for name in NAMES)
     return [*found[:-1], f"  parameters: {{{values}}}"]
 

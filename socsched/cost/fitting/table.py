@@ -57,15 +57,6 @@ def job_times(work: Table, p: Parameters) -> Array:
     return np.bincount(work.network, part.busy + part.fixed, work.count) + job_us(work.engine, p)
 
 
-def shares_of(work: Table, p: Parameters) -> Array:
-    """Return the shares of each network's time by class of passes, and of the job, as rows."""
-    part, job = _terms(work, p), job_us(work.engine, p)
-    places = work.network * (len(PASS_KINDS) + 1) + work.load.kind
-    sums = np.bincount(places, part.busy + part.fixed, work.count * (len(PASS_KINDS) + 1)).reshape(work.count, -1)
-    sums[:, -1] = job
-    return np.asarray(sums / sums.sum(1, keepdims=True))
-
-
 def slopes(work: Table, p: Parameters) -> tuple[Array, Array]:
     """Return the job times (us) and their derivatives by the logarithm of every parameter."""
     part = _terms(work, p)

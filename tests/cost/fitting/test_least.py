@@ -18,19 +18,18 @@ from socsched.cost import measurements
 from socsched.cost.fitting.cells import fastest, pattern, read_pairs
 from socsched.cost.fitting.families import families, get_family
 from socsched.cost.fitting.least import (
-    CLASSES,
     LEAST,
     LEVEL,
     Score,
-    coverage,
     cross_validate,
     doubt,
     fit,
-    half_width,
+    judged,
     learned,
     mean_error,
     predict_left_out,
     quantile,
+    scores_of,
 )
 from socsched.cost.fitting.table import from_logs, job_times, slopes, table
 from socsched.cost.measurements import Row
@@ -130,34 +129,60 @@ def test_the_quantile_is_the_stated_order_statistic() -> None:
     assert quantile([3.0, 1.0], 0.9) == 3.0
 
 
-def score(cell: str, network: str, value: float, **shares: float) -> Score:
-    return Score(cell, network, value, tuple(shares.get(name, 0.0) for name in CLASSES))
+def score(network: str, value: float, distance: float = 0.0, cell: str = "board.npu.int8 mode") -> Score:
+    return Score(cell, network, value, distance)
 
 
-def test_coverage_judges_each_network_by_the_others() -> None:
+def share_inside(scores: list[Score]) -> float:
+    held = judged(scores, lambda one: one.network)
+    assert len(held) == len(scores)
+    return float(np.mean([one.value <= width for one, width in held]))
+
+
+def test_intervals_from_other_networks_hold_the_stated_share() -> None:
     values = np.abs(np.random.default_rng(0).normal(0, 0.2, 300))
-    scores = [score("cell", f"n{number}", float(value), conv=1.0) for number, value in enumerate(values)]
-    assert coverage(scores)["cell"] >= LEVEL - 0.04
+    assert share_inside([score(f"n{n}", float(value)) for n, value in enumerate(values)]) >= LEVEL - 0.04
 
 
-def test_classes_that_are_predicted_worse_are_doubted_more() -> None:
+def test_near_networks_get_narrower_intervals_than_far_ones() -> None:
     random = np.random.default_rng(1)
     scores = [
-        score("cell", f"n{n}", abs(random.normal(0, 0.05 + 0.5 * share)), conv=1 - share, softmax=share)
-        for n, share in enumerate(random.uniform(0, 1, 400))
+        score(f"n{n}", abs(random.normal(0, 0.05 + 0.5 * d)), d) for n, d in enumerate(random.uniform(0, 0.5, 400))
     ]
     found = doubt(scores)
-    assert found["softmax"] > 3 * found["conv"]
-    inside = np.mean([one.value <= half_width(found, one) for one in scores])
-    assert inside == pytest.approx(LEVEL, abs=0.01), "the quantile makes it so, whatever the widths"
-    assert half_width(found, scores[0]) != half_width(found, scores[1])
+    assert found.width(0.5) > 3 * found.width(0.0)
+    assert np.mean([one.value <= found.width(one.distance) for one in scores]) == pytest.approx(LEVEL, abs=0.01)
+    for near in (True, False):
+        part = [one for one in scores if (one.distance < 0.25) == near]
+        held = np.mean([one.value <= found.width(one.distance) for one in part])
+        assert held == pytest.approx(LEVEL, abs=0.05), "as many of the near as of the far ones"
 
 
-def test_few_networks_give_no_narrow_interval() -> None:
-    scores = [score(f"mode {mode}", network, 0.01, conv=1.0) for mode in range(9) for network in ("a", "b")]
-    assert set(doubt(scores).values()) == {LEAST}
-    many = [score("mode", f"n{number}", 0.01, conv=1.0) for number in range(9)]
-    assert half_width(doubt(many), many[0]) == pytest.approx(0.01)
+def test_a_precision_with_many_networks_has_widths_of_its_own() -> None:
+    good, bad = ([score(f"n{n}", v, cell=f"b.npu.{p} m") for n in range(40)] for p, v in (("fp16", 0.1), ("int8", 0.4)))
+    assert doubt([*good, *bad], "fp16").near == pytest.approx(0.1, rel=0.01)
+    assert doubt([*good, *bad], "int8").near == pytest.approx(0.4, rel=0.01)
+    assert 0.1 < doubt([*good, *bad], "w8a16").near <= 0.4, "one without takes that of all"
+
+
+def test_few_networks_give_neither_narrow_nor_absurd_intervals() -> None:
+    scores = [score(network, 0.01, cell=f"b.npu.int8 mode {mode}") for mode in range(9) for network in ("a", "b")]
+    assert doubt(scores).near == LEAST
+    many = [score(f"n{number}", 0.01) for number in range(9)]
+    assert doubt(many).near == pytest.approx(0.01, rel=0.01)
+    outlier = [*(score(f"n{number}", 0.1) for number in range(12)), score("odd", 3.0)]
+    assert doubt(outlier).near < 1.5, "one odd network of thirteen"
+    assert doubt(many).width(1.0) > 0.02, "nothing far was measured: not as if it had been near"
+
+
+def test_distances_are_to_networks_of_other_labels() -> None:
+    places = ({"conv": 1.0, "size": 10.0}, {"conv": 0.5, "gemm": 0.5, "size": 10.0}, {"gemm": 1.0, "size": 20.0})
+    known = replace(cell("board", 3), places=places)
+    names, times = known.networks, {known.name: known.measured_us * 1.1}
+    assert [one.distance for one in scores_of([known], times, str)] == pytest.approx([0.5, 0.5, 0.8])
+    labels = dict(zip(names, "aab", strict=True))
+    assert [one.distance for one in scores_of([known], times, labels.__getitem__)] == pytest.approx([1.0, 0.8, 0.8])
+    assert {one.distance for one in scores_of([known], times, None)} == {0.0}, "networks measured on other boards"
 
 
 HEAD = "platform,engine,precision,mode,share,network,measured_ms,flag,source"

@@ -76,20 +76,26 @@ def prepare(folder: Path, arch: str, names: list[str]) -> int:
     return int(failed > 0)
 
 
+def exported(name: str) -> Path:
+    """Return where the export of a network is kept."""
+    import zlib
+
+    key = zlib.crc32((Path(__file__).parent / "network_zoo.py").read_bytes())
+    return Path(tempfile.gettempdir()) / f"socsched-zoo-{key:08x}" / f"{name}.onnx"
+
+
 def _exported(name: str, file: Path) -> None:
     """Export a network, or copy an earlier export of it."""
     import shutil
-    import zlib
 
     from tools.bench import network_zoo
 
-    key = zlib.crc32(Path(network_zoo.__file__).read_bytes())
-    kept = Path(tempfile.gettempdir()) / f"socsched-zoo-{key:08x}"
-    kept.mkdir(exist_ok=True)
-    if not (kept / file.name).exists():
+    kept = exported(name)
+    kept.parent.mkdir(exist_ok=True)
+    if not kept.exists():
         network_zoo.export(name, file)
-        shutil.copyfile(file, kept / file.name)
-    shutil.copyfile(kept / file.name, file)
+        shutil.copyfile(file, kept)
+    shutil.copyfile(kept, file)
 
 
 class Driver:

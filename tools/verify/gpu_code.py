@@ -4,6 +4,13 @@
     pip install --target FOLDER nvidia-cuda-nvrtc-cu12 nvidia-cuda-nvcc-cu12 nvidia-cuda-runtime-cu12
     python -m tools.verify.gpu_code --arch sm_72 sm_101 --wheels FOLDER
 
+    python -m tools.verify.gpu_code --programs FOLDER [--published PAIRS.csv.gz]
+
+The last form reads networks that `tools.bench.networks --gpu prepare FOLDER --arch sm_87` compiled: a row for each with
+its kernels, the most registers of a thread, bytes of local memory (spills among them), shared memory of a group, the
+fewest groups an SM holds, and, on AGX Orin in fp16, the time (ms) planned for our kernels and for TensorRT; beside
+these what PAIRS (as `socsched validate` reads them) has for networks of that name.
+
 CUDA 13 no longer builds for Xavier (sm_72) and calls Thor sm_110, so those of CUDA 12 are built by NVRTC and ptxas from
 the packages in FOLDER, which need no toolkit.
 
@@ -16,13 +23,18 @@ a kernel does not compile or spills, 3 without nvcc.
 from __future__ import annotations
 
 import argparse
+import csv
 import ctypes
+import gzip
+import json
+import lzma
 import re
+import struct
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from socsched.compiler.targets.cuda.nvcc import find_nvcc
@@ -152,13 +164,104 @@ def rows(compiler: str | Path, arch: str, precision: str) -> Iterator[tuple[str,
             yield title, kernel
 
 
+_REGISTERS, _FRAME = 0x2F, 0x11
+"""Attributes of a cubin's `.nv.info`: a number by symbol, of registers and of bytes of local memory a thread."""
+_BOARD = "jetson-agx-orin-64gb"
+
+
+def occupied(cubin: bytes) -> dict[str, tuple[int, int, int]]:
+    """Return registers a thread, its bytes of local memory, and static bytes of shared memory of a cubin's kernels."""
+    (table,), (count, names) = struct.unpack_from("<Q", cubin, 40), struct.unpack_from("<HH", cubin, 60)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + 64 * number) for number in range(count)]
+
+    def text(strings: int, offset: int) -> str:
+        start = sections[strings][4] + offset
+        return cubin[start : cubin.index(b"\0", start)].decode()
+
+    named = {text(names, section[0]): section for section in sections}
+    _, _, _, _, first, _, strings, *_ = named[".symtab"]
+    found: dict[int, dict[int, int]] = {}
+    at, end = named[".nv.info"][4], named[".nv.info"][4] + named[".nv.info"][5]
+    while at < end:
+        form, attribute, size = struct.unpack_from("<BBH", cubin, at)
+        if form == 4 and attribute in (_REGISTERS, _FRAME):
+            symbol, value = struct.unpack_from("<II", cubin, at + 4)
+            found.setdefault(symbol, {})[attribute] = value
+        at += 4 + (size if form == 4 else 0)
+    kernels = {
+        text(strings, struct.unpack_from("<I", cubin, first + 24 * symbol)[0]): one for symbol, one in found.items()
+    }
+    shared = {name.removeprefix(".nv.shared."): section[5] for name, section in named.items()}
+    return {name: (one.get(_REGISTERS, 0), one.get(_FRAME, 0), shared.get(name, 0)) for name, one in kernels.items()}
+
+
+def programs(folder: Path, published: Path | None) -> int:
+    """Print a row for each network in a folder; return whether one does not fit an SM."""
+    known: dict[str, list[str]] = {}
+    if published is not None:
+        with gzip.open(published, "rt", encoding="utf-8") as lines:
+            for row in csv.DictReader(lines):
+                if (row["platform"], row["engine"], row["precision"]) == (_BOARD, "gpu", "fp16"):
+                    known.setdefault(row["network"], []).append(row["measured_ms"])
+    failed = 0
+    print(f"{'network':16} kernels registers local shared groups | AGX Orin: ours TensorRT, ms; published")
+    for place in sorted(path.parent for path in folder.glob("*/program.json")):
+        document = json.loads((place / "program.json").read_text())
+        used = occupied(lzma.decompress((place / "code.cubin.xz").read_bytes()))
+        launches = document["launches"]
+        kernels = [
+            Kernel(
+                one["kernel"],
+                one["block"][0] * one["block"][1],
+                *used[one["kernel"]][:2],
+                used[one["kernel"]][2] + one["shared"],
+            )
+            for one in launches
+        ]
+        most = [max(getattr(one, key) for one in kernels) for key in ("registers", "spilled", "shared")]
+        groups = min(one.groups(document["arch"]) for one in kernels)
+        others = [f"{name} {' '.join(times)}" for name, times in known.items() if name.startswith(place.name)]
+        print(
+            f"{place.name:16} {len(launches):7} {most[0]:9} {most[1]:5} {most[2]:6} {groups:6} | "
+            f"{' '.join(planned(place.name))}; {', '.join(others) or '-'}",
+            flush=True,
+        )
+        failed += not groups
+    return int(failed > 0)
+
+
+def planned(name: str) -> list[str]:
+    """Return the times (ms) planned on AGX Orin for an exported network, with our kernels and with TensorRT."""
+    from socsched.cost.model import CostModel
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.models.work import stage_work
+    from tools.bench.gpu_networks import exported
+
+    file = exported(name)
+    if not file.exists():
+        return ["-", "-"]
+    board, found = get_platform(_BOARD), []
+    stage = get_pipeline(str(file)).stages[0]
+    for runtime in ("tvm", "tensorrt"):
+        engines = [replace(one, runtimes=tuple(r for r in one.runtimes if r.name == runtime)) for one in board.engines]
+        cost = CostModel(replace(board, engines=tuple(engines)), board.modes[0], stage_work).at(
+            stage, "gpu", "fp16", 16
+        )
+        found.append(f"{cost.time_ns / 1e6:.2f} +-{cost.error:.0%}" if cost else "-")
+    return found
+
+
 def main() -> int:
     """Print a table for each architecture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", nargs="+", choices=tuple(SM), default=["sm_87", "sm_110"])
     parser.add_argument("--wheels", type=Path, help="folder with NVIDIA's packages, instead of nvcc")
     parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16")
+    parser.add_argument("--programs", type=Path, help="folder of compiled networks")
+    parser.add_argument("--published", type=Path, help="published times beside planned ones")
     args = parser.parse_args()
+    if args.programs is not None:
+        return programs(args.programs, args.published)
     failed = 0
     try:
         compiler = args.wheels / "nvidia" if args.wheels else find_nvcc()

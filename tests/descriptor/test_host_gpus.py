@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from socsched.descriptor import host, host_gpus
+from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.host_gpus import Gpu, engines, find, probe
+from socsched.models.work import stage_work
+from socsched.planning.search import make_plan
 from tests.executor.gpu_standin import build_driver
 
 BIG = Gpu(
@@ -133,3 +136,18 @@ def test_gpus_join_the_machine_as_engines() -> None:
     assert [engine.id for engine in platform.engines] == ["cpu", "gpu"]
     assert platform.modes[0].engines["gpu"].units == 132
     assert host_gpus.added(plain, []) is plain
+
+
+def test_only_what_others_read_crosses_the_link() -> None:
+    """A detector on one GPU pays for its points and boxes and for one submission, not for what lies between."""
+    plain = host.detect()
+    platform = host_gpus.added(replace(plain, engines=plain.engines[:1]), [BIG])
+    pipe = get_pipeline("pointpillars-s")
+    made = make_plan(pipe, platform, work=stage_work)
+    gpu, tasks = platform.engine("gpu"), {task.name: task for task in made.tasks}
+    assert {task.engine for task in tasks.values()} == {"gpu"} and gpu.keeps
+    added = {name: task.segments[-1].time_ns for name, task in tasks.items() if task.segments[-1].name == "hand-over"}
+    points = 16 * 20800 / 20e9 * 1e9 + 10_000
+    assert added["voxelise"] == pytest.approx(points + gpu.submit_ns.value, rel=0.01)
+    assert set(added) == {"voxelise", "decode"} and added["decode"] < 11_000
+    assert tasks["pfn"].error > 1, "its end is seen up to a look later"

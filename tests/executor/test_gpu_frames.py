@@ -1,0 +1,52 @@
+"""Stages of a GPU that become one graph, and those that do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from socsched.executor.gpu_frames import joined
+from tests.runtime.run_plans import MS, plan, task
+
+
+def stage(*inputs: tuple[str, str], kind: str = "cuda", piece: int = 0, on_host: bool = False) -> dict[str, Any]:
+    """Return a stage that reads tensors of others, each in a data type."""
+    read = [{"from": name, "port": 0, "dtype": dtype, "layout": "", "shape": [-1, 4]} for name, dtype in inputs]
+    output = {"dtype": "fp16", "layout": "", "shape": [8, 4], "on_host": on_host}
+    return {"kind": kind, "piece": piece, "inputs": read, "outputs": [output]}
+
+
+CHAIN = {"a": stage(("s", "fp32")), "b": stage(("a", "fp16")), "c": stage(("b", "fp16"), ("a", "fp16"), on_host=True)}
+
+
+def following(stages: dict[str, Any], **changes: Any) -> dict[str, str]:
+    """Return the stages of a chain of three that follow another one, and that one."""
+    tasks = task("a", "s"), task("b", "a", **changes), task("c", "b")
+    made = joined(plan(*tasks, sensors={"s": 10 * MS}), stages)
+    return {name: how["follows"] for name, how in made.items() if "follows" in how}
+
+
+def test_a_chain_is_started_by_its_first_stage() -> None:
+    made = joined(plan(task("a", "s"), task("b", "a"), task("c", "b"), sensors={"s": 10 * MS}), CHAIN)
+    assert [(one["task"], one["stage"]["part"]) for one in made["a"]["followers"]] == [("b", 1), ("c", 2)]
+    assert [made[name]["inner"] for name in "abc"] == [True, True, False]
+    assert made["b"]["follows"] == made["c"]["follows"] == "a" and "followers" not in made["b"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"b": stage(("a", "fp32"))},  # converts
+        {"b": stage(("a", "fp16"), ("s", "fp16"))},  # reads a sensor too
+        {"b": stage(("a", "fp16"), piece=4)},  # gives way
+        {"b": stage(("a", "fp16"), kind="network")},
+    ],
+)
+def test_what_cannot_be_queued_with_others_starts_itself(changed: dict[str, Any]) -> None:
+    assert following(CHAIN) == {"b": "a", "c": "a"}
+    assert "b" not in following({**CHAIN, **changed})
+
+
+def test_stages_of_another_rate_start_themselves() -> None:
+    assert "b" not in following(CHAIN, period_ns=20 * MS)

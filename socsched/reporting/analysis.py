@@ -241,8 +241,8 @@ def _why(analysis: Analysis, name: str, test: str, chain: bool) -> str:
 
 def _in(value: int, unit: int) -> int | float:
     """Return ns in the file's unit, as an int if it is a whole number."""
-    exact = Fraction(value, unit)
-    return int(exact) if exact.denominator == 1 else float(exact)
+    whole, rest = divmod(value, unit)
+    return value / unit if rest else whole
 
 
 def _text(value: int, unit: int) -> str:

@@ -257,9 +257,15 @@ def deadlines_met(problem: Problem, terms: Terms = (), note: str = "") -> Answer
     )  # fmt: skip
 
 
+_FULL = 1 - 1e-6
+"""Utilisation from which on rounding might decide."""
+
+
 def endless(task: PeriodicTask, higher: Iterable[PeriodicTask], blocking: int) -> bool:
     """Return whether the busy period of a task and all of higher priority may be unbounded."""
     tasks = [task, *higher]
+    if sum(other.wcet_ns / other.period_ns for other in tasks) < _FULL:
+        return False
     load = sum((other.utilisation for other in tasks), Fraction(0))
     return load > 1 or (load == 1 and bool(blocking or any(other.jitter_ns for other in tasks)))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil
+from typing import TYPE_CHECKING, Any
 
 from socsched.descriptor.taskset import PeriodicTask
 from socsched.schedulability.published.model import (
@@ -19,6 +21,11 @@ from socsched.schedulability.published.model import (
     with_jitter,
 )
 from socsched.schedulability.tasks import Terms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Whole = NDArray[Any]
 
 
 def carry_in(task: PeriodicTask, window: int, response: int) -> int:
@@ -105,56 +112,117 @@ def bcl(problem: Problem) -> Answer:
 
 _ROUNDS = 40
 """Rounds over the slacks; later ones gain only a few ns."""
-_Work = Callable[[PeriodicTask, int], int]
+_Work = Callable[[int], "Whole"]
+"""Window (ns) -> the execution of every other task in it."""
 
 
-def _respond(
-    task: PeriodicTask, others: Sequence[PeriodicTask], work: _Work, processors: int
-) -> tuple[int | None, Terms]:
-    """Return the response of a job from its arrival and its terms, None if it exceeds the period or deadline.
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Times (ns) of tasks as arrays: of 64 bits, or of any size where sums over all might not fit these."""
 
-    `work` is the execution of a task in a window; the other tasks fill all m processors only while the job waits.
+    wcet: Whole
+    period: Whole
+
+    @staticmethod
+    def of(tasks: Sequence[PeriodicTask]) -> _Columns:
+        """Return the columns of tasks."""
+        import numpy as np
+
+        jobs = max((task.wcet_ns // task.period_ns + 1 for task in tasks), default=1)
+        longest = max((max(t.period_ns, t.deadline_ns, t.wcet_ns, t.jitter_ns) for t in tasks), default=1)
+        kind = np.int64 if 8 * len(tasks) * jobs * longest < 1 << 62 else object
+        columns = ([task.wcet_ns for task in tasks], [task.period_ns for task in tasks])
+        return _Columns(*(np.array(column, kind) for column in columns))
+
+    def like(self, values: Iterable[int]) -> Whole:
+        """Return other times of the same tasks."""
+        import numpy as np
+
+        return np.array(list(values), self.wcet.dtype)
+
+    def carried(self, responses: Whole, most: Whole | None = None) -> _Work:
+        """Return the work of `carry_in` of tasks that end by their `responses` (ns), `most` at most."""
+        import numpy as np
+
+        ahead = responses - self.wcet
+
+        def work(length: int) -> Whole:
+            reach = ahead + length
+            jobs = reach // self.period
+            found = jobs * self.wcet + np.minimum(self.wcet, reach - jobs * self.period)
+            least: Whole = found if most is None else np.minimum(found, most)
+            return least
+
+        return work
+
+    def due(self, window: int, slacks: Whole) -> Whole:
+        """Return the work of `due_within`."""
+        import numpy as np
+
+        jobs = window // self.period
+        rest = np.maximum(window - jobs * self.period - slacks, 0)
+        work: Whole = jobs * self.wcet + np.minimum(self.wcet, rest)
+        return work
+
+
+def _respond(task: PeriodicTask, work: _Work, processors: int) -> tuple[int | None, Whole | None]:
+    """Return the response of a job from its arrival, None if it exceeds the period or deadline, and what delays it.
+
+    The other tasks fill all m processors only while the job waits.
     """
+    import numpy as np
+
+    def rows(length: int) -> Whole:
+        least: Whole = np.minimum(work(length), length - task.wcet_ns + 1)
+        return least
+
     room = min(task.deadline_ns, task.period_ns) - task.jitter_ns
+    length = settle(lambda x: task.wcet_ns + int(rows(x).sum()) // processors, task.wcet_ns, room)
+    return (None, None) if length is None else (task.jitter_ns + length, rows(length))
 
-    def rows(length: int) -> list[tuple[str, int]]:
-        return [(other.name, min(work(other, length), length - task.wcet_ns + 1)) for other in others]
 
-    length = settle(lambda x: task.wcet_ns + sum(value for _, value in rows(x)) // processors, task.wcet_ns, room)
-    if length is None:
-        return None, ()
-    # The wait is split among the tasks that cause it, in proportion, so that terms add up.
-    shares, wait, whole = rows(length), length - task.wcet_ns, sum(value for _, value in rows(length))
-    terms, before, until = [("wcet", task.wcet_ns)], 0, 0
-    for name, value in shares:
-        until += value
+def _carried(others: Sequence[PeriodicTask], responses: Mapping[str, int]) -> _Work:
+    columns = _Columns.of(others)
+    return columns.carried(columns.like(responses[other.name] for other in others))
+
+
+def _row(task: PeriodicTask, others: Sequence[PeriodicTask], value: int | None, delays: Whole | None) -> Row:
+    """Return a response with terms: the wait is split among the tasks that cause it, so that they add up to it."""
+    if value is None or delays is None:
+        return task, None, ()
+    shares, wait = [int(delay) for delay in delays], value - task.jitter_ns - task.wcet_ns
+    whole, terms, before, until = sum(shares), [("wcet", task.wcet_ns)], 0, 0
+    for other, share in zip(others, shares, strict=True):
+        until += share
         upto = wait * until // whole if whole else 0
-        terms.append((f"interference by {name}, its share", upto - before))
+        if upto > before:
+            terms.append((f"interference by {other.name}, its share", upto - before))
         before = upto
-    return task.jitter_ns + length, with_jitter(task, (terms[0], *(term for term in terms[1:] if term[1])))
+    return task, value, with_jitter(task, tuple(terms))
 
 
 def _edf_rows(problem: Problem) -> list[Row]:
-    slack = {task.name: 0 for task in problem.tasks}
+    import numpy as np
+
+    tasks, columns = problem.tasks, _Columns.of(problem.tasks)
+    deadlines, slacks = columns.like(task.deadline_ns for task in tasks), columns.like(0 for _ in tasks)
     for turn in range(_ROUNDS):
-        rows: list[Row] = []
-        for task in problem.tasks:
-            others = [other for other in problem.tasks if other is not task]
-            rows.append((task, *_respond(task, others, _due_work(others, task.deadline_ns, slack), problem.processors)))
+        found = []
+        for number, task in enumerate(tasks):
+            most = columns.due(task.deadline_ns, slacks)
+            most[number] = 0  # a job does not delay itself
+            found.append(_respond(task, columns.carried(deadlines - slacks, most), problem.processors))
         # The slack found for one task tightens the others; only the last round decides that no task misses.
-        better = {t.name: max(t.deadline_ns - value if value else 0, slack[t.name]) for t, value, _ in rows}
-        if better == slack or turn == _ROUNDS - 1:
+        ends = columns.like(
+            task.deadline_ns if end is None else end for task, (end, _) in zip(tasks, found, strict=True)
+        )
+        better = np.maximum(deadlines - ends, slacks)
+        if (better == slacks).all() or turn == _ROUNDS - 1:
             break
-        slack = better
-    if all(value for _, value, _ in rows):
-        return rows
-    return [(task, None, ()) for task, _, _ in rows]  # the first miss would have no valid premise
-
-
-def _due_work(others: Sequence[PeriodicTask], deadline: int, slack: Mapping[str, int]) -> _Work:
-    most = {other.name: due_within(other, deadline, slack[other.name]) for other in others}
-    ends = {other.name: other.deadline_ns - slack[other.name] for other in others}
-    return lambda other, length: min(carry_in(other, length, ends[other.name]), most[other.name])
+        slacks = better
+    if all(value for value, _ in found):
+        return [_row(task, tasks, value, delays) for task, (value, delays) in zip(tasks, found, strict=True)]
+    return [(task, None, ()) for task in tasks]  # the first miss would have no valid premise
 
 
 def _jittery_edf(problem: Problem) -> str:
@@ -180,9 +248,11 @@ def global_rta(problem: Problem) -> Answer:
     return responses(
         highest_first(
             problem,
-            lambda task, higher, _, known: _respond(
-                task, higher, lambda other, length: carry_in(other, length, known[other.name]), problem.processors
-            ),
+            lambda task, higher, _, known: _row(
+                task,
+                higher,
+                *_respond(task, _carried(higher, known), problem.processors),
+            )[1:],
         )
     )
 

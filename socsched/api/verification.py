@@ -188,7 +188,7 @@ class _Reference:
         """Return a session: `exact`, without optimisation, or as users make it."""
         import onnxruntime
 
-        from socsched.models.onnx_file import PACKED, OnnxFile
+        from socsched.models.onnx_file import OnnxFile, is_taken_as_it_is
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
@@ -198,8 +198,8 @@ class _Reference:
             # sums of byte products saturate on x86-64 processors without VNNI otherwise
             options.add_session_config_entry("session.x64quantprecision", "1")
         try:
-            packed = self.file.suffix == PACKED
-            model = OnnxFile(self.file).model.SerializeToString() if packed else str(self.file)
+            plain = is_taken_as_it_is(self.file)
+            model = str(self.file) if plain else OnnxFile(self.file).model.SerializeToString()
             return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # its errors have no common class
             raise MachineError(f"ONNX Runtime does not take {self.file.name}: {_line(error)}") from None

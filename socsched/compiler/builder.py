@@ -37,8 +37,9 @@ from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, UsageError
 from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
+from socsched.graph.operators import StageWork
 from socsched.graph.partition import Part, take
-from socsched.graph.rules import as_a_whole, check_operators, named
+from socsched.graph.rules import as_a_whole, check_operators, named, uncompiled_operators
 from socsched.models.model import Model
 from socsched.models.registry import bindings, get_model
 from socsched.models.weights import check_weights, draw_weights
@@ -85,11 +86,12 @@ def compile_stage(
     check_share(engine, share)
     if precision not in precisions(engine):
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
+    work = stage_work(stage, precision, part)
     if target.simulated:
-        _check_rules(stage, engine, precision, part)
-    elif against := as_a_whole(stage_work(stage, precision, part), engine):
+        _check_rules(work, engine)
+    require_kernels(work, engine)
+    if not target.simulated and (against := as_a_whole(work, engine)):
         raise UsageError(f"stage {stage.name!r} cannot run on {engine.id}: {'; '.join(against)}")
-    require_layers(take(network, part, layer_types(network)) if part else network, engine)
     chosen, provenance = weights_for(model, network, weights)
     within = (share if target.tuned_to_share else 0, _layout(engine, precision) if target.simulated else "")
     code = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), within)
@@ -201,24 +203,23 @@ def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | N
     return own, f"sha256 {weights_digest(own)}"
 
 
-def require_layers(network: Network, engine: Engine) -> None:
-    """Raise UsageError naming every operator of a network that no layer computes: a runtime that reads ONNX may."""
-    lacking: dict[str, list[str]] = {}
-    for layer in network.layers:
-        if layer.op == "onnx":
-            lacking.setdefault(str(layer.attrs["reason"]), []).append(layer.name)
-    if lacking:
+def require_kernels(work: StageWork, engine: Engine) -> None:
+    """Raise UsageError naming every operator of a stage that our compiler has no kernel for on an engine.
+
+    A runtime that reads ONNX may have one.
+    """
+    if lacking := uncompiled_operators(work, engine):
         raise UsageError(
-            f"{network.name} cannot be compiled for {engine.id}: {named(lacking)}",
+            f"stage {work.stage!r} cannot be compiled for {engine.id}: {named(lacking)}",
             "place it on an engine whose runtime computes them, or cut the network where they begin",
         )
 
 
-def _check_rules(stage: Stage, engine: Engine, precision: str, part: Part | None) -> None:
-    violated = check_operators(stage_work(stage, precision, part), engine)
+def _check_rules(work: StageWork, engine: Engine) -> None:
+    violated = check_operators(work, engine)
     if violated:
         raise CompileError(
-            f"stage {stage.name!r} cannot run on {engine.id}: " + "; ".join(violated),
+            f"stage {work.stage!r} cannot run on {engine.id}: " + "; ".join(violated),
             "place the stage on another engine, or cut it where the operators end",
         )
 

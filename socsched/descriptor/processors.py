@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, WrapValidator
 
 from socsched import plugins
 from socsched.descriptor.fields import FileModel
+from socsched.errors import CompileError
 
 _NAMES = {
     "aarch64": """
@@ -87,6 +88,18 @@ def architecture(triple: str) -> str:
     if key not in PROCESSORS or (triple and not re.fullmatch(TRIPLE_PATTERN, triple)):
         raise KeyError(triple)
     return key
+
+
+TENSOR_CORES = 80
+"""Compute capability from which our kernels use tensor cores (cp.async, mma.m16n8k16 and m16n8k32)."""
+
+
+def capability(arch: str) -> int:
+    """Return the number in a GPU's architecture, 87 for "sm_87"; CompileError for other names."""
+    digits = arch.removeprefix("sm_").rstrip("a")
+    if not digits.isdigit():
+        raise CompileError(f"GPU architecture {arch!r} is not known", "name it like sm_87")
+    return int(digits)
 
 
 _Units = Annotated[int, Field(ge=1, le=2**20)]

@@ -16,6 +16,7 @@ from socsched.graph.epilogues import merged
 from socsched.graph.expand import COMPARISONS
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
+from socsched.graph.recurrent import steps_of
 
 ELEMENTWISE = frozenset(
     ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
@@ -95,6 +96,7 @@ class _Analysis:
             whole=group.whole,
             node=layer.node if layer is not None else "",
             unlayered=str(group.options["reason"]) if group.kind == "onnx" else "",
+            tensor_cores=steps_of(self.graph, group) is not None,
         )
 
     def shares_input(self, group: Group) -> bool:

@@ -283,7 +283,7 @@ class _Expansion:
             a = layer.attrs
             weights = tuple(layer.weights.values())
             facts: dict[str, float] = {
-                "varies": int(a["varies"]),
+                **{name: 1 for name in ("varies", "plugin") if a.get(name)},
                 **_turns(a, [self.type[name].shape for name in layer.inputs]),
             }
             self.emit(

@@ -55,7 +55,8 @@ class Operator:
     `whole` names the layer this operator is a part of, where runtimes take that layer as one operator (hard_swish): an
     engine's rules are those of the layer.  `node` names the operator of the user's file that this is, or is a part of:
     rules that list it decide on it (a Pow that is computed as a product is a power to the runtime).  `unlayered` is why
-    no kernel of socsched computes an operator of a file (kind onnx), which runtimes that read ONNX may.
+    no kernel of socsched computes an operator of a file (kind onnx), which runtimes that read ONNX may; `tensor_cores`
+    whether there is one for these all the same.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Operator:
     whole: str = ""
     node: str = ""
     unlayered: str = ""
+    tensor_cores: bool = False
 
     @property
     def bytes(self) -> int:

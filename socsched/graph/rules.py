@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 
 from socsched.descriptor.operator_rules import FACTS, OperatorRule, OperatorRules
 from socsched.descriptor.platform import NATIVE, ONNXRUNTIME, OWN, Engine, Runtime
+from socsched.descriptor.processors import TENSOR_CORES, capability
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
 
 RUNS, FALLS_BACK = "runs", "falls back"
@@ -82,13 +83,30 @@ def unsupported(operator: Operator, engine: Engine) -> str:
 
     Networks are compiled here for engines that name no vendor's runtime.  `lint`, `plan` and `compile` ask this.
     """
-    if not operator.unlayered:
+    if not operator.unlayered or _on_tensor_cores(operator, engine):
         return ""
     stated = [runtime.name for runtime in engine.runtimes if operator.kind not in runtime.without]
     programs = stated or [engine.operators.runtime or OWN]
     if operator.attrs.get("varies"):  # only a file that runs as it is has results of other sizes than planned
         return "" if ONNXRUNTIME in programs and not operator.attrs.get("cut") else f"{operator.unlayered}: {VARIES}"
-    return operator.unlayered if all(name == OWN for name in programs) else ""
+    known = (OWN, ONNXRUNTIME) if operator.attrs.get("plugin") else (OWN,)
+    return operator.unlayered if all(name in known for name in programs) else ""
+
+
+def _on_tensor_cores(operator: Operator, engine: Engine) -> bool:
+    """Return whether our code for a GPU computes an operator that no layer does."""
+    if not operator.tensor_cores or operator.dtype != "fp16" or engine.target.get("kind") != "cuda":
+        return False
+    return capability(str(engine.target.get("arch", "sm_0"))) >= TENSOR_CORES
+
+
+def uncompiled_operators(work: StageWork, engine: Engine) -> dict[str, list[str]]:
+    """Return the operators that our compiler has no kernel for on an engine, by the reason."""
+    lacking: dict[str, list[str]] = {}
+    for operator in work.operators:
+        if operator.unlayered and not _on_tensor_cores(operator, engine):
+            lacking.setdefault(operator.unlayered, []).append(operator.name)
+    return lacking
 
 
 def without_kernel(work: StageWork, engine: Engine) -> dict[str, list[str]]:
@@ -233,7 +251,7 @@ def offered(engine: Engine, work: StageWork | None) -> tuple[Runtime, ...]:
         rules, simulated = engine.operators.runtime, engine.target.get("kind") == "simulated"
         runtimes = (Runtime(rules.lower() if rules else "" if simulated else OWN),)
     kinds = {operator.kind for operator in work.operators}
-    whole = any(operator.unlayered for operator in work.operators)
+    whole = uncompiled_operators(work, engine)
     return tuple(
         runtime
         for runtime in runtimes

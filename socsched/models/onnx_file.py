@@ -24,6 +24,7 @@ import numpy as np
 from socsched.bounded import SLACK, allowance, open_file, read_bytes
 from socsched.errors import InputError
 from socsched.graph.operators import TensorType
+from socsched.models.onnx_plugins import without_plugins
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 2**31
@@ -40,10 +41,11 @@ _SCALARS = {"Clip": (1, 2), "Pad": (2,), "Range": (0, 1, 2)}
 class OnnxFile:
     """A model and the arrays of its initialisers by name; InputError for an unusable file.
 
-    Without `values`, large weights are not read (`skim`): their arrays have shape and type only.
+    Without `values`, large weights are not read (`skim`): their arrays have shape and type only.  With `plugins` these
+    stay as they are.
     """
 
-    def __init__(self, path: Path, values: bool = True) -> None:
+    def __init__(self, path: Path, values: bool = True, plugins: bool = False) -> None:
         import onnx
 
         self.path = path
@@ -56,6 +58,8 @@ class OnnxFile:
             if expanded_nodes(self.model, MOST_NODES) > MOST_NODES:
                 raise self.error(f"more than {MOST_NODES} nodes, those of its functions included")
             self.model = inlined(self.model)
+            if not plugins:
+                self.model = without_plugins(self.model)
         except InputError:
             raise
         except Exception as error:  # the inliner's errors have no common class
@@ -289,10 +293,19 @@ def with_outputs(path: Path, names: Sequence[str], target: Path) -> Path:
     raw = read_bytes(path, "ONNX file", "expected a model with its weights in a file next to it", MOST_BYTES)
     model = onnx.load_model_from_string(raw)
     load_external_data_for_model(model, str(path.resolve().parent))
+    model = without_plugins(model)
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     target.parent.mkdir(parents=True, exist_ok=True)
     onnx.save_model(model, str(target), save_as_external_data=True, location=f"{target.name}.data")
     return target
+
+
+def is_taken_as_it_is(path: Path) -> bool:
+    """Return whether a runtime reads a readable file itself: it is not packed, and holds no plugins of another one."""
+    if path.suffix == PACKED:
+        return False
+    model = OnnxFile(path, values=False, plugins=True).model
+    return without_plugins(model) is model
 
 
 PACKED = ".xz"

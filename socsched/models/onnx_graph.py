@@ -472,9 +472,24 @@ def _picked(inputs: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.take_along_axis(data[kept], places, axis)]
 
 
+def _picked_rows(inputs: Sequence[Array], attrs: Any) -> list[Array]:
+    """Return GatherND at once; the reference implementation goes through the places one by one."""
+    data, places = inputs
+    lead = data.shape[: int(attrs.get("batch_dims", 0))]
+    data, places = (array.reshape(-1, *array.shape[len(lead) :]) for array in (data, places))
+    rows = [one[tuple(np.moveaxis(where, -1, 0))] for one, where in zip(data, places, strict=True)]
+    return [np.stack(rows).reshape(*lead, *rows[0].shape)]
+
+
+def _rows(inputs: Sequence[Array], attrs: Any) -> int:
+    data, places = inputs
+    return math.prod((*places.shape[:-1], *data.shape[int(attrs.get("batch_dims", 0)) + places.shape[-1] :]))
+
+
 DIRECT: dict[str, Callable[[Sequence[Array], Any], list[Array]]] = {
     "ScatterND": _scattered,
     "GatherElements": _picked,
+    "GatherND": _picked_rows,
 }
 """Operators that are folded without the reference implementation."""
 SIZES: dict[str, Size] = {
@@ -495,6 +510,7 @@ SIZES: dict[str, Size] = {
     "Expand": _expanded,
     "Gather": _gathered,
     "GatherElements": _moved,
+    "GatherND": _rows,
     "MatMul": _multiplied,
     "Range": _counted,
     "Tile": _tiled,

@@ -58,6 +58,7 @@ def take_whole(t: Translation, node: Node, reason: str) -> None:
         "stored": stored,
         "results": len(node.outputs),
         "reason": reason,
+        "plugin": int(not _in_onnxruntime(node)),
         "rule": t.rule_name(node),
     }
     first = ""
@@ -105,6 +106,13 @@ def _since(node: Node, opset: int) -> int:
     if node.domain or not defs.has(node.op, opset, ""):
         return opset
     return int(defs.get_schema(node.op, opset, "").since_version)
+
+
+def _in_onnxruntime(node: Node) -> bool:
+    """Return whether ONNX Runtime may know an operator: ONNX's own, and those of its own domain."""
+    from onnx import defs
+
+    return node.domain == "com.microsoft" or defs.has(node.op, node.domain)
 
 
 def exact(array: Array) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
@@ -16,7 +17,7 @@ from socsched.descriptor.catalog import get_platform  # noqa: E402
 from socsched.descriptor.pipeline import Stage  # noqa: E402
 from socsched.errors import OpenShape, SocschedError, UsageError  # noqa: E402
 from socsched.graph.rules import check_operators  # noqa: E402
-from socsched.models.onnx_import import model  # noqa: E402
+from socsched.models.onnx_import import load, model  # noqa: E402
 from socsched.models.work import stage_work  # noqa: E402
 from tools.verify.network_verdicts import judge as judge_network  # noqa: E402
 from tools.verify.network_verdicts import random_network  # noqa: E402
@@ -72,3 +73,16 @@ def test_sizes_by_name_are_planned_at_their_bound(tmp_path: Path) -> None:
     for wrong in ({"Q": 4}, {"N": "4..1"}, {"N": "many"}, 7):
         with pytest.raises(SocschedError):
             model({"file": file, "dims": wrong})
+
+
+def test_places_of_a_table_are_looked_up_on_reading(tmp_path: Path) -> None:
+    """As Swin's biases by relative position leave the exporter."""
+    b = Builder()
+    table = b.normal(6, 4)
+    rows = b.op("GatherND", b.constant(table), b.constant(np.array([[[5], [0]], [[2], [2]]])))
+    apart = b.op("GatherND", b.constant(table), b.constant(np.array([[1], [0], [3], [2], [0], [1]])), batch_dims=1)
+    joined = b.op("Add", b.op("Mul", "image", rows), b.op("ReduceSum", apart, keepdims=1))
+    network, weights = load(b.save(tmp_path / "net.onnx", [2, 2, 4], [joined]))
+    assert "onnx" not in {layer.op for layer in network.layers}
+    held = {tuple(array.shape): array for array in weights.values()}
+    assert np.array_equal(held[(2, 2, 4)], table[[[5, 0], [2, 2]]])

@@ -34,7 +34,7 @@ import numpy as np
 from socsched.api.options import PlanOptions
 from socsched.api.planning import plan_with
 from socsched.api.verification import verify
-from socsched.compiler.builder import compile_stage, network_of, precisions, require_layers
+from socsched.compiler.builder import compile_stage, network_of, precisions, require_kernels
 from socsched.compiler.toolchains.hand_over import hand_over, has_toolchain
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_platform
@@ -382,7 +382,16 @@ def _norm(g: Drawn) -> None:
 def _recurrent(g: Drawn) -> None:
     name, shape, _ = g.pick(FLOAT, rank=3)
     kind, gates = g.random.choice((("LSTM", 4), ("GRU", 3), ("RNN", 1)))
-    g.op(kind, name, g.weight(1, gates * 4, shape[2]), g.weight(1, gates * 4, 4), hidden_size=4)
+    units, both = g.random.choice((4, 16, 16, 32)), g.random.random() < 0.2
+    directions, rows = 1 + both, gates * units
+    more = {"direction": "bidirectional" if both else g.random.choice(("forward", "reverse")), "hidden_size": units}
+    more |= {"linear_before_reset": 1} if kind == "GRU" and g.random.random() < 0.7 else {}
+    operands = [g.weight(directions, rows, shape[2]), g.weight(directions, rows, units)]
+    if g.random.random() < 0.6:
+        operands.append(g.weight(directions, 2 * rows))
+    if len(operands) > 2 and g.random.random() < 0.5:
+        operands += ["", *(g.weight(directions, shape[1], units) for _ in range(1 + (kind == "LSTM")))]
+    g.op(kind, name, *operands, outputs=g.random.randint(1, 2 + (kind == "LSTM")), **more)
 
 
 def _resize(g: Drawn) -> None:
@@ -579,10 +588,13 @@ def _compile(stage: Stage, engine: Engine, precision: str, runtime: str, build: 
         elif build and engine.target.get("kind") == "llvm":
             compile_stage(stage, engine, precision)
         else:
-            against = as_a_whole(stage_work(stage, precision), engine)
+            work = stage_work(stage, precision)
+            against = as_a_whole(work, engine)
             if against or precision not in precisions(engine):
                 return "; ".join(against) or f"no compilation in {precision}"
-            require_layers(network, engine)
+            require_kernels(work, engine)
+            if engine.target.get("kind") == "cuda" and any(operator.tensor_cores for operator in work.operators):
+                compile_stage(stage, engine, precision)
     except SocschedError as error:
         return str(error) or "refused"
     return ""

@@ -29,8 +29,8 @@ from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE, device_source, supply_cubins
 from socsched.compiler.targets.cuda.rules import unruled, unsupported_reason
-from socsched.compiler.targets.cuda.tiles import OLDEST, capability
 from socsched.compiler.targets.cuda.toolkits import toolkit_for
+from socsched.descriptor.processors import TENSOR_CORES, capability
 from socsched.errors import CompileError
 from socsched.graph.integers import STAYS_FLOAT, stays_float
 from socsched.graph.network import Network
@@ -84,10 +84,10 @@ def lower_by_rules(compilation: Compilation) -> Compilation:
 def require_products(compilation: Compilation) -> None:
     """Raise CompileError for a GPU whose tensor cores lack the products that the rules use."""
     arch = str(compilation.asked.spec.tvm["arch"])
-    if capability(arch) < OLDEST:
+    if capability(arch) < TENSOR_CORES:
         raise CompileError(
             f"{compilation.asked.network.name}: int8 on {arch}: the rules need asynchronous copies and 32-deep "
-            f"products, sm_{OLDEST} or later",
+            f"products, sm_{TENSOR_CORES} or later",
             "plan this stage in fp16",
         )
 
@@ -219,8 +219,8 @@ def _reason(compilation: Compilation) -> str:
     precision = compilation.asked.precision
     if precision != "fp16":
         return f"tensor cores take fp16, not {'fp32' if precision == 'int8' else precision}"
-    if capability(str(compilation.asked.spec.tvm["arch"])) < OLDEST:
-        return f"the rules need asynchronous copies, sm_{OLDEST} or later"
+    if capability(str(compilation.asked.spec.tvm["arch"])) < TENSOR_CORES:
+        return f"the rules need asynchronous copies, sm_{TENSOR_CORES} or later"
     return unsupported_reason(fuse(compilation.graph))
 
 

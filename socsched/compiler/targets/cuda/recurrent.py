@@ -9,7 +9,7 @@ The kernel calls the device function in recurrent.cuh, which `attention.complete
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,77 +18,40 @@ from socsched.compiler.environment import T
 from socsched.compiler.targets.cuda.tiles import EDGE, LANES
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
+from socsched.graph.recurrent import Steps, roles, steps_of, unread
 
 Array = np.ndarray[Any, Any]
-
-GATES = {"GRU": 3, "LSTM": 4}
-WIDEST = 256
-"""Hidden units up to which a block of threads holds what it computes in registers."""
-_KEPT = 112
-"""Registers of a thread that weights may take."""
-_KNOWN = {"hidden_size", "linear_before_reset", "direction"}
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The size of a recurrent layer."""
-
-    steps: int
-    batch: int
-    hidden: int
-    gates: int
-    reversed: bool
-
-    @property
-    def kept(self) -> bool:
-        """Return whether the weights stay in registers."""
-        return self.gates * self.hidden // 4 <= _KEPT
 
 
 def spelt_out(graph: Graph) -> Graph:
     """Return `graph` with the recurrent layers that have a kernel as a dense layer and what follows its steps."""
     values, groups = dict(graph.values), []
     for group in graph.groups:
-        made = _layers(graph, group, values) if group.options.get("operator") in GATES else None
-        groups += [group] if made is None else made
+        size = steps_of(graph, group)
+        if size is None:
+            groups.append(group)
+        elif not unread(graph, group):
+            groups += _layers(graph, group, size, values)
     return replace(graph, groups=tuple(groups), values=values)
 
 
-def _layers(graph: Graph, group: Group, values: dict[str, TensorType]) -> list[Group] | None:
-    """Return a recurrent operator's result as groups, () if no layer reads it, None without a kernel for it."""
-    options, attributes = group.options, group.options["attributes"]
-    if not graph.consumers(group.output) and group.output not in graph.outputs:
-        return []
-    (given, *constants), kind = (*options["operands"], *[""] * 8)[:8], options["operator"]
-    names = iter(group.weights.values())
-    weights, recurrent, bias, lengths, state, cell, peepholes = ((next(names) if one else "") for one in constants)
-    gates, hidden = GATES[kind], int(attributes.get("hidden_size", 0))
-    forward = attributes.get("direction", "forward")
-    if any(isinstance(one, int) for one in constants) or options["stored"] or set(attributes) - _KNOWN:
-        return None
-    if lengths or peepholes or not weights or not recurrent or given != 0 or len(group.inputs) != 1:
-        return None
-    if hidden % EDGE or not 0 < hidden <= WIDEST or forward not in ("forward", "reverse"):
-        return None
-    if (kind == "GRU" and not attributes.get("linear_before_reset")) or (kind == "LSTM" and bool(state) != bool(cell)):
-        return None
-    steps, batch, width = graph.values[group.inputs[0]].shape
-    if min(steps, batch, width) < 1 or options["result"] > 1:
-        return None
-    products, states = f"{group.name}.products.{options['result']}", f"{group.name}.states.{options['result']}"
-    values[products] = TensorType((steps, batch, gates * hidden), "fp32", "")
-    values[states] = TensorType((steps, 1, batch, hidden), "fp32", "")
-    size = Steps(steps, batch, hidden, gates, forward == "reverse")
-    roles = {"recurrent": recurrent, "shift": bias, "state": state, "cell": cell}
-    last = 0 if size.reversed else steps - 1
-    sizes = {"in_channels": width, "out_channels": gates * hidden}
-    dense = Group(products, "dense", group.inputs, products, {"weight": weights}, sizes)
-    whole = group.output if options["result"] == 0 else states
-    own = Group(group.name, "recurrent", (products,), whole, {k: v for k, v in roles.items() if v}, {}, {"size": size})
-    if options["result"] == 0:
+def _layers(graph: Graph, group: Group, size: Steps, values: dict[str, TensorType]) -> list[Group]:
+    """Return a recurrent operator's result as groups."""
+    result, (steps, batch, width) = group.options["result"], graph.values[group.inputs[0]].shape
+    rows, weights = size.gates * size.hidden, roles(group)
+    products, states = f"{group.name}.products.{result}", f"{group.name}.states.{result}"
+    values[products] = TensorType((steps, batch, rows), "fp32", "")
+    values[states] = TensorType((steps, 1, batch, size.hidden), "fp32", "")
+    dense = Group(
+        *(products, "dense", group.inputs, products, {"weight": weights.pop("weight")}),
+        {"in_channels": width, "out_channels": rows},
+    )
+    whole = group.output if result == 0 else states
+    own = Group(group.name, "recurrent", (products,), whole, weights, {}, {"size": size})
+    if result == 0:
         return [dense, own]
-    cut = f"{states}.last"
-    values[cut] = TensorType((1, 1, batch, hidden), "fp32", "")
+    cut, last = f"{states}.last", 0 if size.reversed else steps - 1
+    values[cut] = TensorType((1, 1, batch, size.hidden), "fp32", "")
     where = {"axes": (0,), "begin": (last,), "end": (last + 1,), "step": (1,)}
     shape = {"shape": graph.values[group.output].shape}
     return [

@@ -14,8 +14,8 @@ from socsched.compiler.target import (
     Target,
     TargetSpec,
 )
-from socsched.compiler.targets.cuda.tiles import OLDEST, capability
 from socsched.compiler.targets.gpu_functions.program import FUNCTIONS
+from socsched.descriptor.processors import TENSOR_CORES, capability
 from socsched.errors import CompileError
 
 _OWN_KEYS = ("note", "device")
@@ -38,7 +38,7 @@ def passes(compilation: Compilation) -> Passes:
 
 def precisions(entry: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the precisions available for a GPU: int8 from the first architecture with rules."""
-    new = capability(str(entry.get("arch", ""))) >= OLDEST
+    new = capability(str(entry.get("arch", ""))) >= TENSOR_CORES
     return tuple(precision for precision in PRECISIONS if new or precision != "int8")
 
 

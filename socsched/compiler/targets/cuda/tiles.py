@@ -10,6 +10,7 @@ from math import ceil, sqrt
 from typing import Any
 
 from socsched.compiler.targets.cuda.tile_table import INT8_TABLE, TABLE
+from socsched.descriptor.processors import capability
 from socsched.errors import CompileError
 
 
@@ -29,19 +30,9 @@ class Gpu:
 
 
 GPUS = {80: Gpu(108, 164 << 10, 64, 1024), 87: Gpu(16, 164 << 10, 48, 1024), 90: Gpu(132, 228 << 10, 64, 1280)}
-OLDEST = 80
-"""Compute capability from which the rules apply (cp.async, mma.m16n8k16 and m16n8k32)."""
 _BLOCK_SHARED = {80: 163 << 10, 87: 163 << 10, 90: 227 << 10}
 _REGISTERS = 65536
 _START, _STEP, _FINISH = 2500, 450, 4000  # cycles: filling the pipeline, a step's latency, a second kernel
-
-
-def capability(arch: str) -> int:
-    """Return the number in an architecture, 87 for "sm_87"; CompileError for other names."""
-    digits = arch.removeprefix("sm_").rstrip("a")
-    if not digits.isdigit():
-        raise CompileError(f"GPU architecture {arch!r} is not known", "name it like sm_87")
-    return int(digits)
 
 
 def gpu(arch: str) -> Gpu:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,16 @@ import pytest
 from cuda_sources import needs_nvcc, report, source_of
 
 from socsched.compiler.targets.cuda.attention import completed
-from socsched.compiler.targets.cuda.recurrent import Steps, constants, recurrent_kernel
+from socsched.compiler.targets.cuda.recurrent import constants, recurrent_kernel, spelt_out
+from socsched.descriptor.catalog import get_platform
+from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import OWN
+from socsched.graph.expand import fuse_network
 from socsched.graph.fusion import Group
+from socsched.graph.recurrent import Steps
+from socsched.graph.rules import offered, uncompiled_operators
+from socsched.models.onnx_import import load
+from socsched.models.work import stage_work
 
 HERE = Path(__file__).parents[2]
 CODE = Path(__file__).parents[4] / "socsched" / "compiler" / "targets" / "cuda"
@@ -76,6 +85,55 @@ def test_a_layer_equals_the_reference(size: Steps, tmp_path: Path) -> None:
         pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (products, packed, bias, first, found)]
         assert emulated(size, kept, tmp_path)(*pointers, size.steps, size.batch, int(size.reversed)) == 0
         assert np.abs(found - wanted).max() <= 4e-3
+
+
+def network(path: Path, kind: str, hidden: int, results: int, **more: Any) -> Path:
+    """Write a recurrent layer with its last `results` results as outputs."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    directions, rows = 1 + (more.get("direction") == "bidirectional"), {"RNN": 1, "GRU": 3, "LSTM": 4}[kind] * hidden
+    zeros = {"w": (directions, rows, 8), "r": (directions, rows, hidden), "b": (directions, 2 * rows)}
+    stored = [numpy_helper.from_array(np.zeros(shape, np.float32), name) for name, shape in zeros.items()]
+    names = ["y", "h", "c"][: 3 if kind == "LSTM" else 2]
+    node = helper.make_node(kind, ["x", *zeros], names, hidden_size=hidden, **more)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [5, 2, 8])
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names[-results:]]
+    onnx.save(helper.make_model(helper.make_graph([node], "one", [x], outputs, stored)), str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    "kind, hidden, results, more, known",
+    [
+        ("GRU", 32, 1, {"linear_before_reset": 1}, True),
+        ("GRU", 32, 2, {"linear_before_reset": 1, "direction": "reverse"}, True),
+        ("GRU", 32, 1, {}, False),
+        ("GRU", 24, 1, {"linear_before_reset": 1}, False),
+        ("GRU", 512, 1, {"linear_before_reset": 1}, False),
+        ("LSTM", 64, 3, {}, False),
+        ("LSTM", 64, 2, {}, False),
+        ("LSTM", 64, 1, {"direction": "bidirectional"}, False),
+        ("RNN", 64, 1, {}, False),
+    ],
+)
+def test_plans_offer_what_is_compiled(
+    kind: str, hidden: int, results: int, more: dict[str, Any], known: bool, tmp_path: Path
+) -> None:
+    """Counting, rules and the compiler: for tensor cores in fp16, nowhere else."""
+    file = network(tmp_path / "net.onnx", kind, hidden, results, **more)
+    kinds = {group.kind for group in spelt_out(fuse_network(load(file)[0])).groups}
+    assert ("onnx" not in kinds) == known
+    stage = Stage("net", "net", model="onnx", params={"file": str(file)})
+    for board, precision in (
+        ("jetson-agx-orin-64gb", "fp16"),
+        ("jetson-agx-orin-64gb", "fp32"),
+        ("jetson-agx-xavier", "fp16"),
+    ):
+        engine, work = get_platform(board).engine("gpu"), stage_work(stage, precision)
+        expected = known and (board, precision) == ("jetson-agx-orin-64gb", "fp16")
+        own = OWN in {runtime.name for runtime in offered(replace(engine, runtimes=()), work)}
+        assert (not uncompiled_operators(work, engine), own) == (expected, expected)
 
 
 @needs_nvcc

@@ -155,6 +155,7 @@ class Flat:
     def _known(self, tasks: Sequence[Task]) -> list[_Known]:
         if len(self._rows) > _MOST:
             self._rows.clear()
+            self._rt.clear()  # its keys are identities of tasks that only the rows keep
         rows, found = self._rows, list[_Known]()
         for task in tasks:
             known = rows.get(id(task))

@@ -10,6 +10,7 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
+from socsched.planning import scores
 from socsched.planning.candidate import judge, quick_score, score
 from socsched.planning.clock import NO_CLOCK
 from socsched.planning.deployment import deploy
@@ -54,6 +55,22 @@ def test_scores_of_moves_are_those_of_the_whole_analysis(family: str, count: int
             flat += quick is not None
             assert quick is None or quick == score(judge(workload, mapping, False), goals)
     assert flat or (family, policy) == ("random", "fp")
+
+
+def test_nothing_is_known_by_the_identity_of_a_task_that_is_no_longer_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = planner_finds.instance(0, 64, 0.7)
+    assert planted
+    workload = scale.workload_of(planted[0], get_platform(ORIN), "edf")
+    mapping = initial_mapping(workload)
+    quick_score(deploy(workload, mapping), ("latency",))
+    flat = workload.flat
+    assert flat and flat._rt
+    flat._rows |= {-1 - n: row for n, row in enumerate(flat._rows.values())}  # as those of many mappings
+    monkeypatch.setattr(scores, "_MOST", len(flat._rows) - 1)
+    name = next(name for name, costs in workload.options().items() if len(costs) > 1)
+    other = next(cost for cost in workload.options()[name] if cost is not mapping[name])
+    quick_score(deploy(workload, {**mapping, name: other}), ("latency",))
+    assert {identity for identity, _ in flat._rt} <= flat._rows.keys()
 
 
 def test_scores_with_windows_of_paths_are_those_of_the_whole_analysis() -> None:

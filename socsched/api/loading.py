@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 Note = Callable[[str], None]
 
 
-def load_platform(platform: str | Path | Platform) -> Platform:
+def load_platform(platform: str | Path | Platform, integers: bool = False) -> Platform:
     """Return a platform by name, by path, or unchanged if loaded already; ``host`` is this machine, measured first.
+
+    `integers`: its kernels in int8 are to be measured too.
 
     Raises UsageError for an unknown name, DescriptorError for a file with faults.
     """
@@ -27,7 +29,7 @@ def load_platform(platform: str | Path | Platform) -> Platform:
     if str(platform) == HOST:
         from socsched.executor.probe import ensure
 
-        ensure()
+        ensure(integers)
     return get_platform(str(platform)) if isinstance(platform, str | Path) else platform
 
 

@@ -73,7 +73,8 @@ def plan_with(
     raw = get_pipeline(str(pipeline)) if isinstance(pipeline, str | Path) else pipeline
     stated = sized(raw, options.shapes, options.dims)
     loaded = set_deadlines(settled(stated, options.precisions), options.deadlines)
-    board = choose_runtimes(load_platform(platform), options.runtimes)
+    integers = any(stage.stated and "int8" in (stage.precisions or ()) for stage in loaded.stages)
+    board = choose_runtimes(load_platform(platform, integers), options.runtimes)
     search = _by_planner if options.planner else _by_search
     made = stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)
     if not options.steady:

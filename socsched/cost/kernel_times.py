@@ -26,6 +26,7 @@ from socsched.graph.epilogues import SKIPPED, inside
 from socsched.graph.operators import Operator, StageWork, tensor_bytes
 
 ELEMENTWISE, COPY, READ, PACK, UNPACK = "elementwise", "copy", "read", "pack", "unpack"
+QUANTISE, DEQUANTISE = "quantise", "dequantise"
 CONVOLUTIONS = ("pointwise", "conv", "transposed", "camera", "3x3 in tiles of 2", "3x3 in tiles of 4")
 FAMILIES = {
     "depthwise": "depthwise", "conv2d_transpose": "transposed", "dense": "dense", "matmul": "matmul",
@@ -84,7 +85,7 @@ class Rates(NamedTuple):
 def family(op: Operator) -> str:
     """Return the family of kernels that an operator's belongs to."""
     kind = kind_of(op)
-    if kind in ("conv2d", "winograd"):
+    if kind in ("conv2d", "winograd") or (kind == "depthwise" and op.outputs[0].shape[1] != op.attrs["groups"]):
         return _convolution(op)
     name = FAMILIES.get(kind, ELEMENTWISE)
     if kind == "resize2d" and op.attrs.get("bilinear"):
@@ -92,6 +93,8 @@ def family(op: Operator) -> str:
     rank = len(op.outputs[0].shape) if op.outputs else 4
     if name == "dense":
         return name if rank == 2 else "products"
+    if name == "matmul" and op.inputs[0].shape[-2:-1] == (1,):
+        return "products of rows"
     return f"{name} of tokens" if name in IMAGES and rank != 4 else name
 
 
@@ -112,14 +115,12 @@ def _convolution(op: Operator) -> str:
 def work_of(op: Operator, block: int = 1) -> tuple[float, float, float]:
     """Return operations, bytes of tensors and of weights as a kernel has them.
 
-    Channels of a convolution fill blocks; one in groups smaller than a block is computed with zeros between the groups
-    of a block.
+    Channels of a convolution fill blocks; one in groups is computed with zeros between the groups of a block.
     """
     name, groups = family(op), int(op.attrs.get("groups", 1))
     times = 1.0
-    if groups > 1 and name != "depthwise":
-        own = int(op.attrs.get("out_channels", block)) // groups
-        times = min(max(block // max(own, 1), 1), groups)
+    if groups > 1 and name in CONVOLUTIONS:
+        times = _beside_zeros(int(op.attrs["in_channels"]), op.outputs[0].shape[1], groups, block)
     elif name in CONVOLUTIONS and op.outputs:
         inputs, outputs = op.attrs.get("in_channels", 0), op.outputs[0].shape[1]
         times = _filled(outputs, block) * (_filled(inputs, block) if inputs > FEW else 1.0)
@@ -127,6 +128,18 @@ def work_of(op: Operator, block: int = 1) -> tuple[float, float, float]:
         share = inside(op.attrs, op.inputs[0].shape, op.outputs[0].shape)
         times *= share if share < SKIPPED else 1.0
     return op.flops * times, op.read_bytes + op.write_bytes, op.weight_bytes * times
+
+
+def _beside_zeros(inputs: int, outputs: int, groups: int, block: int) -> float:
+    """Return the input channels that a kernel multiplies for each result, over those of its group.
+
+    Groups that fill whole blocks together read those blocks, any others all channels of the image.
+    """
+    own, mine = inputs // groups, outputs // groups
+    wide = max(mine, block)
+    span = wide // mine * own
+    whole = not (wide % mine or wide % block or span % block or outputs % wide)
+    return min(span, inputs) / own if whole else groups
 
 
 def _filled(channels: float, block: int) -> float:
@@ -199,62 +212,102 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
 
     None where the engine states none in the network's precision, and for host functions.
     """
-    asked = (runtime or OWN, work.precision)
-    times = next((one for one in engine.kernel_times if (one.runtime, one.precision) == asked), None)
+    tables = {one.precision: one for one in engine.kernel_times if one.runtime == (runtime or OWN)}
+    times = tables.get(work.precision)
     computed = (work.kernels if times is not None and times.runtime == OWN else ()) or work.operators
     if times is None or not computed or any(op.kind == "function" for op in computed):
         return None
-    found = [kernel_time(times, op, units) for op in computed]
-    kernels = [(family(op), *one) for op, one in zip(computed, found, strict=True)]
+    kernels, durations = [], []
+    for op in computed:
+        table = tables.get("fp32", times) if op.attrs.get("floats") else times
+        own = [Kernel(table, family(op), *kernel_time(table, op, units)), *_converted(times, table, op, units)]
+        durations.append(sum(one.time for one in own))
+        kernels += own
     borders = list(_borders(times, work, units))
     kernels += borders
-    durations = [time for time, _ in found]
-    durations[0] += sum(time for name, time, _ in borders if name == PACK)
-    durations[-1] += sum(time for name, time, _ in borders if name != PACK)
+    durations[0] += sum(one.time for one in borders if one.family in (PACK, QUANTISE))
+    durations[-1] += sum(one.time for one in borders if one.family not in (PACK, QUANTISE))
     made = [
         replace(one, bytes=min(one.bytes, int((one.time_ns - one.fixed_ns) * engine.bandwidth.value / 1e9)))
         for one in segments(computed, durations, engine, work.stage)  # what is faster came from caches
     ]
-    error = _error(times, units, kernels)
+    error = _error(units, kernels)
     return Estimate(
         tuple(made), "fitted", f"kernels of {times.runtime} {times.version} measured here {times.date}", error
     )
 
 
-def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[tuple[str, float, float]]:
-    """Yield family, time and relative error of what tensors cost that enter or leave a network.
+class Kernel(NamedTuple):
+    """Time (ns) and relative error of a kernel of a family by a table."""
 
-    Images whose channels fill no whole blocks are converted; between two jobs other stages drive large tensors out of
-    the caches.
+    table: KernelTimes
+    family: str
+    time: float
+    error: float
+
+
+def _moving(table: KernelTimes, name: str, moved: float, threads: int) -> Kernel:
+    """Return a kernel that reads and writes so many bytes to give them another form."""
+    rates = rates_of(table, name, threads)
+    longer = beyond_cache(table, moved, 0.0, _known(table, threads)[-1])
+    return Kernel(table, name, rates.call + rates.moved * moved + longer, rates.error)
+
+
+def _converted(times: KernelTimes, whole: KernelTimes, op: Operator, threads: int) -> Iterator[Kernel]:
+    """Yield what converts values between bytes and floats, which lie in rows, for an operator in fp32 among others."""
+    enters, leaves = op.attrs.get("enters", 0), op.attrs.get("leaves", 0)
+    blocks = family(op) in (*CONVOLUTIONS, "depthwise")
+    if enters:
+        yield _moving(times, DEQUANTISE, 1.25 * enters, threads)
+        yield _moving(whole, UNPACK, 2.0 * enters, threads)
+        if blocks:
+            yield _moving(whole, PACK, 2.0 * enters, threads)
+    if leaves:
+        if blocks:
+            yield _moving(whole, UNPACK, 2.0 * leaves, threads)
+        yield _moving(times, QUANTISE, 1.25 * leaves, threads)
+
+
+def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[Kernel]:
+    """Yield what tensors cost that enter or leave a network, which are floats in any precision.
+
+    Images whose channels fill no whole blocks are converted, and all that become bytes; between two jobs other stages
+    drive large tensors out of the caches.
     """
+    scale = 4 if times.precision == "int8" else 1
     for name, tensors in ((PACK, work.inputs), (UNPACK, work.outputs)):
         for tensor in tensors:
-            if times.block > 1 and len(tensor.shape) == 4 and tensor.shape[1] % times.block:
-                rates, moved = rates_of(times, name, threads), 2.0 * tensor_bytes(tensor)
-                longer = beyond_cache(times, moved, 0.0, _known(times, threads)[-1])
-                yield name, rates.call + rates.moved * moved + longer, rates.error
-            sizes, longer_rates, _ = _memory(times, COPY, _known(times, threads)[-1])
-            if sizes and (size := tensor_bytes(tensor)) > KEPT:
-                yield COPY, size * (longer_rates[-1] - float(np.interp(math.log(size), sizes, longer_rates))), OUTSIDE
+            size = scale * tensor_bytes(tensor)
+            if times.block > 1 and len(tensor.shape) == 4:
+                if scale > 1 and name == PACK:
+                    yield _moving(times, QUANTISE, 1.25 * size, threads)
+                elif tensor.shape[1] % times.block:
+                    yield _moving(times, name, 2.0 * size, threads)
+            sizes, rates, _ = _memory(times, COPY, _known(times, threads)[-1])
+            if sizes and size > KEPT:
+                longer = size * (rates[-1] - float(np.interp(math.log(size), sizes, rates)))
+                yield Kernel(times, COPY, longer, OUTSIDE)
 
 
-def _error(times: KernelTimes, threads: int, kernels: Sequence[tuple[str, float, float]]) -> float:
-    """Return the relative error of a sum of kernels: family, time and relative error of each.
+def _error(threads: int, kernels: Sequence[Kernel]) -> float:
+    """Return the relative error of a sum of kernels.
 
     The mean error of a family's kernels is that of one over the root of their number, and as uncertain as the number of
     measured ones allows; families err independently.
     """
     squares = 0.0
-    for name in {name for name, _, _ in kernels}:
-        mine = [(time, error) for one, time, error in kernels if one == name]
-        total = sum(time for time, _ in mine)
+    groups: dict[tuple[str, str], list[Kernel]] = {}
+    for one in kernels:
+        groups.setdefault((one.table.precision, one.family), []).append(one)
+    for mine in groups.values():
+        total = sum(one.time for one in mine)
         if not total:
             continue
-        effective = total**2 / sum(time * time for time, _ in mine)
-        mean = math.sqrt(min(1 / effective + 1 / rates_of(times, name, threads).basis, 1.0))
-        squares += (mean * sum(time * error for time, error in mine)) ** 2
+        effective = total**2 / sum(one.time**2 for one in mine)
+        mean = math.sqrt(min(1 / effective + 1 / rates_of(mine[0].table, mine[0].family, threads).basis, 1.0))
+        squares += (mean * sum(one.time * one.error for one in mine)) ** 2
     least = LEAST_ERROR if threads == 1 else SHARED_ERROR
-    return math.sqrt(squares) / max(sum(time for _, time, _ in kernels), 1.0) + least
+    return math.sqrt(squares) / max(sum(one.time for one in kernels), 1.0) + least
 
 
 def rates_of(times: KernelTimes, name: str, threads: int) -> Rates:

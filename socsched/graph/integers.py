@@ -5,12 +5,12 @@ One table for planning, which says it, and for the compiler, which builds it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from socsched.graph.fusion import Graph, Group
-from socsched.graph.operators import Integers
+from socsched.graph.operators import Integers, Operator, tensor_bytes
 
 Scale = TypeVar("Scale")
 
@@ -89,8 +89,8 @@ def values_in_bytes(
 def integers_of(graph: Graph, scales: Mapping[str, tuple[float, int]] | None, weights: Collection[str]) -> Integers:
     """Return how a network is computed in int8; `scales` (step, zero) and `weights` are those a file states, if any."""
     if scales is None:
-        reasons = [reason for group in graph.groups if (reason := formless(graph, group))]
-        return Integers(len(graph.groups), Counter(reasons), False, has_int8(graph) or stays_float(graph))
+        reasons = {group.name: reason for group in graph.groups if (reason := formless(graph, group))}
+        return Integers(len(graph.groups), reasons, False, has_int8(graph) or stays_float(graph))
     stated = {name.replace(".", "_"): scale for name, scale in scales.items()}
     named = stated | {name: stated[own] for name in graph.values if (own := name.replace(".", "_")) in stated}
     known, floats = values_in_bytes(graph, named, weights)
@@ -106,4 +106,28 @@ def integers_of(graph: Graph, scales: Mapping[str, tuple[float, int]] | None, we
         elif value not in known:
             floats[group.name] = UNSCALED
     asymmetric = any(zero not in (0, 128) for _, zero in scales.values())
-    return Integers(len(graph.groups), Counter(floats.values()), asymmetric, True)
+    return Integers(len(graph.groups), floats, asymmetric, True)
+
+
+def in_kernels(
+    graph: Graph, integers: Integers, bytes_of: Sequence[Operator], floats_of: Sequence[Operator]
+) -> tuple[Operator, ...]:
+    """Return the operators of a network in int8 as kernels compute them, counted in int8 and in fp32 before.
+
+    Those in fp32 state so (`floats`), with the values that are converted for their sake: `enters` from bytes, `leaves`
+    to bytes, both as numbers of fp32 bytes.
+    """
+    rounded = {group.output for group in graph.groups if group.name not in integers.floats}
+    read = {name for group in graph.groups if group.name not in integers.floats for name in group.inputs}
+    entered: set[str] = set()
+    found = []
+    for group, whole, exact in zip(graph.groups, bytes_of, floats_of, strict=True):
+        if group.name not in integers.floats:
+            found.append(whole)
+            continue
+        sizes = dict(zip(group.inputs, map(tensor_bytes, exact.inputs), strict=True))
+        enters = sum(size for name, size in sizes.items() if name in rounded - entered)
+        entered |= sizes.keys()
+        leaves = tensor_bytes(exact.outputs[0]) if group.output in read else 0
+        found.append(replace(exact, attrs={**exact.attrs, "floats": 1, "enters": enters, "leaves": leaves}))
+    return tuple(found)

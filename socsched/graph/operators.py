@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -113,14 +114,14 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """How a network is computed in int8 by socsched's kernels: `floats` counts operators in fp32 by reason, of `count`.
+    """How a network is computed in int8 by socsched's kernels: `floats` are the operators in fp32 with reasons, of `count`.
 
     `asymmetric`: a value has another zero point than 0 or 128.  `any`: an operator is worth computing in int8, or the
     file says so.
     """
 
     count: int
-    floats: Mapping[str, int]
+    floats: Mapping[str, str]
     asymmetric: bool
     any: bool
 
@@ -128,9 +129,8 @@ class Integers:
         """Return the operators in fp32 with reasons, empty for none."""
         if not self.floats:
             return ""
-        total = sum(self.floats.values())
-        reasons = "; ".join(f"{reason} ({count})" for reason, count in sorted(self.floats.items()))
-        return f"{total} of {self.count} operators in fp32: {reasons}"
+        reasons = "; ".join(f"{reason} ({count})" for reason, count in sorted(Counter(self.floats.values()).items()))
+        return f"{len(self.floats)} of {self.count} operators in fp32: {reasons}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class StageWork:
     `inputs` and `outputs` are the tensors that cross the stage border, logical shapes at nominal size.  `passes` are
     the kernels of an accelerator's runtime (`graph.accelerator_kernels`), empty where they are not known.  `integers`
     say how much of a network in int8 is computed in integers by socsched's kernels; `kernels` are the operators as
-    those of CPUs compute them, where these are others (`graph.enlargements`).
+    those of CPUs compute them, where these are others (`graph.enlargements`, `graph.integers.in_kernels`).
     """
 
     stage: str

@@ -12,9 +12,9 @@ from socsched.graph.batches import one_by_one
 from socsched.graph.counting import at_nominal, at_precision, operators
 from socsched.graph.enlargements import before_resizing
 from socsched.graph.expand import fuse_network, layer_types
-from socsched.graph.integers import integers_of
+from socsched.graph.integers import in_kernels, integers_of
 from socsched.graph.network import Network
-from socsched.graph.operators import StageWork, TensorType
+from socsched.graph.operators import Operator, StageWork, TensorType
 from socsched.graph.partition import Part, take
 from socsched.models.model import Model
 from socsched.models.parts import PART
@@ -49,12 +49,13 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
         counted = tuple(
             replace(one, attrs={**one.attrs, "cut": 1}) if one.attrs.get("varies") else one for one in counted
         )
-    integers = None
+    integers, kernels = None, tuple[Operator, ...]()
     if precision == "int8":
         stated = model.quantised() if model.quantised is not None else None
         integers = integers_of(graph, stated.values if stated else None, stated.weights if stated else ())
-    moved = graph if precision == "int8" else before_resizing(one_by_one(graph))[0]
-    kernels = () if moved is graph else operators(moved, precision, nominal)
+        kernels = in_kernels(graph, integers, counted, operators(graph, "fp32", nominal))
+    elif (moved := before_resizing(one_by_one(graph))[0]) is not graph:
+        kernels = operators(moved, precision, nominal)
     return StageWork(stage.name, precision, counted, inputs, outputs, passes(graph, nominal), integers, kernels)
 
 

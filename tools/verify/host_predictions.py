@@ -1,18 +1,26 @@
-"""Predicted against measured times of networks on this machine, which the probe has never seen.
+"""Predicted against measured times on this machine, of networks and sizes which the probe has never seen.
 
-Usage: python -m tools.verify.host_predictions FOLDER... [--every N] [--most-gflop G] [--seconds S] [--each]
+Usage: python -m tools.verify.host_predictions prepare WORK FOLDER... [--count N] [--most-gflop G] [--precisions P,...]
+       python -m tools.verify.host_predictions measure WORK [--within S] [--seconds S] [--busy]
+       python -m tools.verify.host_predictions table WORK [--each] [--docs PAGE]
 
-FOLDER holds ONNX files, packed with xz or not.  Each network is compiled and its kernels are timed one by one in slices
-that something else did not disturb (`socsched.executor.probe.calls`); their sum is the measured time, at one thread and
-at all.  So the figures hold beside other programs; the load average stands beside them.  The host functions follow, at
-sizes that the probe has not measured.
+`prepare` compiles N networks of the ONNX files (packed with xz or not) in FOLDERs: the first of at most G * 10^9
+operations, in an order drawn with a fixed seed.  `measure` times what is compiled and has no row yet, for at most S seconds a call: kernels one by
+one in slices that nothing else disturbed (`socsched.executor.probe.calls`), whose sum is a job's time, on one thread
+and on all, then the host functions at sizes that the probe has not measured.  Each row states what a plan would have
+predicted at that moment.  With `--busy` a loop occupies a processor from before the probe on, and the rows are kept
+apart.  `table` sums up, and writes a page.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import lzma
+import multiprocessing
 import os
+import pickle
+import random
 import statistics
 import tempfile
 import time
@@ -26,133 +34,213 @@ from socsched.api.loading import load_platform
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.native.host_stages import NativeStages, compiled_stages
 from socsched.cost.fitted import estimate
+from socsched.descriptor import host, host_probe
 from socsched.descriptor.pipeline import Stage
-from socsched.descriptor.platform import Platform
+from socsched.descriptor.platform import Engine
 from socsched.errors import SocschedError
 from socsched.executor.cpu_programs import cpu_program
 from socsched.executor.probe import calls
 from socsched.executor.probe.functions import Case, anchor_maps, centre_maps, median_ms, small, synthetic_scan
+from socsched.files import write_file
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 
+Row = dict[str, Any]
+"""group ("fp32 x1"), name, predicted and measured (ns), error (relative), load, and the kernels' times by name."""
+PAGE = "docs/fidelity.md"
+
 
 def main() -> None:
-    """Print a line a network and number of threads, and the sums."""
+    """Run one of the three steps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="*", type=Path)
-    parser.add_argument("--every", type=int, default=1, help="every N-th file")
-    parser.add_argument("--first", type=int, default=0, help="leave out the first files")
-    parser.add_argument("--most-gflop", type=float, default=20.0, help="leave out networks of more operations")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of measuring each")
-    parser.add_argument("--each", action="store_true", help="a line a family of every network")
+    steps = parser.add_subparsers(required=True)
+    for step in (prepare, measure, table):
+        one = steps.add_parser(step.__name__)
+        one.set_defaults(step=step)
+        one.add_argument("work", type=Path)
+        if step is prepare:
+            one.add_argument("folders", nargs="+", type=Path)
+            one.add_argument("--count", type=int, default=30)
+            one.add_argument("--most-gflop", type=float, default=6.0)
+            one.add_argument("--precisions", default="fp32,int8")
+        elif step is measure:
+            one.add_argument("--within", type=float, default=90.0)
+            one.add_argument("--seconds", type=float, default=0.4)
+            one.add_argument("--busy", action="store_true")
+        else:
+            one.add_argument("--each", action="store_true")
+            one.add_argument("--docs", action="store_true", help=f"write the tables into {PAGE}")
     options = parser.parse_args()
-    platform = load_platform("host")
-    files = [file for folder in options.folders for file in sorted(folder.glob("*.onnx*"))]
-    rows: dict[int, list[tuple[float, float, float]]] = {}
-    for name, file in unpacked(files[options.first :: options.every]):
-        try:
-            for threads, predicted, error, measured in network(name, file, platform, options):
-                rows.setdefault(threads, []).append((predicted, error, measured))
-                print(line(f"{name} x{threads}", predicted, error, measured), flush=True)
-        except (SocschedError, OSError) as problem:
-            print(f"{name:34} left out: {str(problem)[:90]}", flush=True)
-    known = []
-    for device, *figures in functions(platform):
-        known.append((figures[0], figures[1], figures[2]))
-        print(line(device, *known[-1]), flush=True)
-    for threads, found in sorted(rows.items()):
-        print(f"{threads} thread(s): {summary(found)}, load {os.getloadavg()[0]:.1f}")
-    print(f"host functions: {summary(known, 'sizes')}, load {os.getloadavg()[0]:.1f}")
+    options.step(options)
 
 
-def functions(platform: Platform) -> Iterator[tuple[str, float, float, float]]:
-    """Yield name, predicted time (ns), relative error and measured time of host functions at other sizes."""
-    compiled, engine = compiled_stages(), platform.engines[0]
-    if not isinstance(compiled, NativeStages):
-        return
+def prepare(options: argparse.Namespace) -> None:
+    """Compile networks that are not compiled yet; keep their work and programs."""
+    engine, left = host.detect().engines[0], options.count
+    options.work.mkdir(parents=True, exist_ok=True)
+    files = sorted(file for folder in options.folders for file in folder.glob("*.onnx*"))
+    random.Random(0).shuffle(files)
+    for file in files:
+        name = file.name.removesuffix(".xz").removesuffix(".onnx")
+        kept = {one: options.work / f"{name}.{one}.pickle" for one in options.precisions.split(",")}
+        if left and not all(one.exists() for one in kept.values()):
+            with tempfile.TemporaryDirectory() as folder:
+                plain = Path(folder) / "network.onnx"
+                plain.write_bytes(lzma.decompress(file.read_bytes()) if file.suffix == ".xz" else file.read_bytes())
+                try:
+                    if not compiled(name, plain, kept, engine, options.most_gflop):
+                        continue
+                except SocschedError as problem:
+                    print(f"{name:30} left out: {str(problem)[:90]}", flush=True)
+                    continue
+        left -= left > 0
+
+
+def compiled(name: str, file: Path, kept: dict[str, Path], engine: Engine, most: float) -> bool:
+    """Compile a network in each precision, unless it has more than `most` * 10^9 operations."""
+    for precision, target in kept.items():
+        start, stage = time.monotonic(), Stage(name, name, "onnx", params={"file": str(file)})
+        work = stage_work(stage, precision)
+        if not 0 < work.flops <= most * 1e9:
+            return False
+        if not target.exists():
+            content = cpu_program(compile_stage(stage, engine, precision), 1)
+            target.write_bytes(pickle.dumps((work, content)))
+            print(f"{name:30} {precision}: compiled in {time.monotonic() - start:.1f} s", flush=True)
+    return True
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Add rows for what is compiled and has none, and then for host functions."""
+    end = time.monotonic() + options.within
+    loop = multiprocessing.get_context("spawn").Process(target=occupy, daemon=True) if options.busy else None
+    if loop:
+        loop.start()
+        time.sleep(5)
+    try:
+        record = options.work / ("busy.jsonl" if options.busy else "quiet.jsonl")
+        known = {(row["group"], row["name"]) for row in read(record)}
+        with record.open("a") as file:
+            for row in rows(options, known):
+                file.write(json.dumps({**row, "load": round(os.getloadavg()[0], 1)}) + "\n")
+                file.flush()
+                if time.monotonic() > end:
+                    print("not all yet: call again")
+                    return
+    finally:
+        if loop:
+            loop.terminate()
+
+
+def occupy() -> None:
+    """Keep a processor busy."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    while True:
+        pass
+
+
+def rows(options: argparse.Namespace, known: set[tuple[str, str]]) -> Iterator[Row]:
+    """Yield a row a network, precision and number of threads, then one a size of a host function."""
+    platform, cpus = load_platform("host", integers=True), sorted(os.sched_getaffinity(0))
+    engine = platform.engines[0]
+    sets = [cpus[-count:] for count in dict.fromkeys((1, len(cpus)))]
+    for file in sorted(options.work.glob("*.pickle")):
+        name, precision, _ = file.name.rsplit(".", 2)
+        left = [some for some in sets if (f"{precision} x{len(some)}", name) not in known]
+        if not left:
+            continue
+        work, content = pickle.loads(file.read_bytes())
+        timed = calls.program(content)
+        for some in left:
+            low = timed.times(some, options.seconds).low
+            of = estimate(work, platform, engine, platform.modes[0], len(some))
+            kernels: dict[str, float] = {}
+            for kernel, one in zip(timed.names, low.tolist(), strict=True):
+                kernels[kernel] = kernels.get(kernel, 0.0) + one
+            row = {"group": f"{precision} x{len(some)}", "name": name, "predicted": of.time_ns, "error": of.error}
+            yield {**row, "measured": float(low.sum()), "kernels": kernels}
+    native = compiled_stages()
+    if isinstance(native, NativeStages):
+        for label, name, params, frames in sizes():
+            if ("host functions", label) in known:
+                continue
+            model = get_model(name, params)
+            case = Case(model, frames or [anchor_maps(model, 400)], native)
+            work = stage_work(Stage(name, name, name, params=params), "fp32")
+            of = estimate(work, platform, engine, platform.modes[0], 1)
+            row = {"group": "host functions", "name": label, "predicted": of.time_ns, "error": of.error}
+            yield {**row, "measured": median_ms(case, 15) * 1e6}
+
+
+def sizes() -> Iterator[tuple[str, str, dict[str, Any], list[list[Any]]]]:
+    """Yield label, name, parameters and frames of host functions at sizes that the probe has not measured."""
     generator = np.random.default_rng(3)
+    for points, pillars in ((15000, 4500), (18000, 7200)):
+        scan = [[synthetic_scan(points, pillars)]]
+        size = {"points": points, "pillars": pillars}
+        yield f"voxelise {points}", "pointpillars.voxelise", size, scan
+    yield "anchor-decode", "pointpillars.decode", {"candidates": 80}, []
+    yield "center-decode", "centerpoint.decode", {"candidates": 350}, [centre_maps(seed=3)]
     image = generator.integers(0, 256, (3, 1080, 1920, 3), np.uint8)
+    for height, width in ((288, 512), (480, 800)):
+        shape = {"input_height": height, "input_width": width}
+        for steps in ({}, {"steps": "resize"}, {"steps": "normalise"}):
+            frames = [[small(height, width)]] if steps.get("steps") == "normalise" else [[one] for one in image]
+            label = f"camera {steps.get('steps', 'preprocess')} {width}"
+            yield label, "camera.preprocess", {**steps, **shape}, frames
     boxes = generator.normal(0, 1.5, (1, 40, 12, 20)).astype(np.float32)
-    sizes: list[tuple[str, dict[str, Any], list[list[Any]] | None]] = [
-        ("pointpillars.voxelise", {"points": 15000, "pillars": 4500}, [[synthetic_scan(15000, 4500)]]),
-        ("pointpillars.voxelise", {"points": 18000, "pillars": 7200}, [[synthetic_scan(18000, 7200)]]),
-        ("pointpillars.decode", {"candidates": 80}, None),
-        ("centerpoint.decode", {"candidates": 350}, [centre_maps(seed=3)]),
-        *(
-            ("camera.preprocess", {**steps, "input_height": height, "input_width": width}, [[one] for one in image])
-            for steps in (dict[str, Any](), {"steps": "resize"})
-            for height, width in ((288, 512), (480, 800))
-        ),
-        ("camera.preprocess", {"steps": "normalise", "input_height": 288, "input_width": 512}, [[small(288, 512)]]),
-        (
-            "camera.decode",
-            {"candidates": 75},
-            [[boxes]],
-        ),
-    ]
-    for name, params, frames in sizes:
-        model = get_model(name, params)
-        case = Case(model, frames or [anchor_maps(model, 400)], compiled)
-        work = stage_work(Stage(name, name, name, params=params), "fp32")
-        found = estimate(work, platform, engine, platform.modes[0], 1)
-        yield model.device, float(found.time_ns), found.error, median_ms(case, 15) * 1e6
+    yield "camera-decode", "camera.decode", {"candidates": 75}, [[boxes]]
 
 
-def unpacked(files: list[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of networks, unpacked for as long as they are used."""
-    with tempfile.TemporaryDirectory() as folder:
-        for file in files:
-            name = file.name.removesuffix(".xz").removesuffix(".onnx")
-            if file.suffix == ".xz":
-                plain = Path(folder) / f"{name}.onnx"
-                plain.write_bytes(lzma.decompress(file.read_bytes()))
-                yield name, plain
-                plain.unlink()
-            else:
-                yield name, file
+def read(record: Path) -> list[Row]:
+    """Return the rows of a record, none if there is no file."""
+    return [json.loads(text) for text in record.read_text().splitlines()] if record.exists() else []
 
 
-def network(
-    name: str, file: Path, platform: Platform, options: argparse.Namespace
-) -> Iterator[tuple[int, float, float, float]]:
-    """Yield threads, predicted time (ns), its relative error and the measured time (ns)."""
-    stage, engine = Stage(name, name, "onnx", params={"file": str(file)}), platform.engines[0]
-    work = stage_work(stage, "fp32")
-    if work.flops > options.most_gflop * 1e9:
-        return
-    start = time.monotonic()
-    timed = calls.program(cpu_program(compile_stage(stage, engine, "fp32"), 1))
-    took = time.monotonic() - start
-    cpus = sorted(os.sched_getaffinity(0))
-    for threads in dict.fromkeys((1, len(cpus))):
-        low = timed.times(cpus[-threads:], options.seconds).low
-        found = estimate(work, platform, engine, platform.modes[0], threads)
-        yield threads, float(found.time_ns), found.error, float(low.sum())
-    if options.each:
-        print(f"  compiled in {took:.1f} s; kernels (us): {top(timed.names, low.tolist())}")
+def table(options: argparse.Namespace) -> None:
+    """Print the sums of both records, and each row on request; write them into the page on request."""
+    page = []
+    for title, record in (("alone", "quiet.jsonl"), ("beside a busy loop on a core", "busy.jsonl")):
+        groups: dict[str, list[Row]] = {}
+        for row in read(options.work / record):
+            groups.setdefault(row["group"], []).append(row)
+            if options.each:
+                print(line(row))
+        page += [f"| {title} | {group} | {summary(some)} |" for group, some in sorted(groups.items())]
+    head = ["| machine | what | number | median ratio | MAPE | inside | median half width | load |", "|---|" * 8]
+    lines = [head[0], "|" + "---|" * 8, *page]
+    print("\n".join(lines))
+    if options.docs:
+        conditions = host_probe.recalled(host.probe_key())
+        about = conditions.conditions if conditions else None
+        where = f"{about.model}, {about.cores} cores, {about.date}" if about else ""
 
 
-def top(kernels: Sequence[str], times: Sequence[float]) -> str:
-    """Return the kernels that take the most time together, by name."""
+def line(row: Row) -> str:
+    """Return a row as text, with the kernels that take the most time."""
+    ratio, error = row["predicted"] / row["measured"], row["error"]
+    text = f"{row['group']:15}{row['name']:30}{row['predicted'] / 1e6:9.3f} ms ±{error:4.0%}{row['measured'] / 1e6:9.3f} ms"
     sums: dict[str, float] = {}
-    for kernel, one in zip(kernels, times, strict=True):
+    for kernel, one in row.get("kernels", {}).items():
         sums[kernel.rstrip("0123456789")] = sums.get(kernel.rstrip("0123456789"), 0.0) + one
-    return ", ".join(f"{k} {v / 1e3:.0f}" for k, v in sorted(sums.items(), key=lambda item: -item[1])[:8])
+    most = ", ".join(f"{k} {v / 1e3:.0f}" for k, v in sorted(sums.items(), key=lambda item: -item[1])[:5])
+    return f"{text} {ratio:5.2f} {'       ' if within(row) else 'outside'} {most}"
 
 
-def line(name: str, predicted: float, error: float, measured: float) -> str:
-    """Return one line of the table."""
-    inside = abs(predicted - measured) <= error * predicted
-    text = f"{name:34}{predicted / 1e6:10.3f} ms ±{error:4.0%}{measured / 1e6:10.3f} ms{measured / predicted:7.2f}"
-    return text + ("" if inside else "  outside")
+def within(row: Row) -> bool:
+    """Return whether a measured time is in its interval."""
+    return bool(abs(row["predicted"] - row["measured"]) <= row["error"] * row["predicted"])
 
 
-def summary(found: list[tuple[float, float, float]], what: str = "networks") -> str:
-    """Return mean absolute error, share inside and median half width."""
-    off = statistics.mean(abs(p - m) / m for p, _, m in found)
-    inside = sum(abs(p - m) <= e * p for p, e, m in found)
-    width = statistics.median(error for _, error, _ in found)
-    return f"{len(found)} {what}, MAPE {off:.1%}, {inside} inside, median half width ±{width:.0%}"
+def summary(some: Sequence[Row]) -> str:
+    """Return number, median ratio, mean absolute error, share inside, median half width and loads, as cells."""
+    ratios = [row["predicted"] / row["measured"] for row in some]
+    off = statistics.mean(abs(ratio - 1) for ratio in ratios)
+    inside = sum(map(within, some)) / len(some)
+    width = statistics.median(row["error"] for row in some)
+    loads = [row["load"] for row in some]
+    cells = (len(some), f"{statistics.median(ratios):.2f}", f"{off:.1%}", f"{inside:.0%}", f"±{width:.0%}")
+    return " | ".join(map(str, (*cells, f"{min(loads)}–{max(loads)}")))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import cache
 
 from socsched.cache import alone, unusable
+from socsched.compiler.store import digest
 from socsched.cost.kernel_times import COPY, READ
 from socsched.descriptor import host, host_probe
 from socsched.descriptor.host_probe import Conditions, HostProbe
@@ -37,25 +40,33 @@ _CACHED, _SIZES, _LARGEST = 1 << 18, (1 << 20, 1 << 22, 1 << 24), 1 << 26
 _STEPS = ("compiling kernels", "kernels and copies", "host functions", "two at once")
 
 
-def ensure() -> HostProbe | None:
+def ensure(integers: bool = False) -> HostProbe | None:
     """Return the probe of this machine, measured now if the one in the cache does not hold; None where that fails.
 
-    Plans without it are those of `--quick`.
+    Plans without it are those of `--quick`.  `integers`: with kernels in int8, which few plans need.
     """
     if not host.probed():
         return None
     key = host.probe_key()
     with alone(host_probe.KIND):  # two probes at once would measure each other, and each process plan with its own
         known = host_probe.recalled(key)
-        if known is not None and holds(known):
+        valid = known is not None and holds(known)
+        if known is not None and valid and (not integers or len({one.precision for one in known.kernels}) > 1):
             return known
         try:
-            probe = measure()
+            probe = known if known is not None and valid else measure()
+            probe = with_integers(probe) if integers else probe
         except (MachineError, OSError) as error:
             unusable(f"this machine is not measured: {error}")
             return None
         host_probe.kept(key, probe)
     return probe
+
+
+def prepare() -> None:
+    """Compile what measuring this machine takes, where it will be measured."""
+    if host.probed():
+        own.prepare("fp32")
 
 
 def holds(probe: HostProbe) -> bool:
@@ -80,10 +91,10 @@ def measure() -> HostProbe:
     sets = [cpus[-count:] for count in dict.fromkeys((1, len(cpus)))]
     load = os.getloadavg()[0]
     _tell(0)
-    own.prepare()
+    own.prepare("fp32")
     _tell(1)
     start = time.monotonic()
-    kernels, share = own.time_networks(sets, SECONDS)
+    kernels, share = own.time_networks(sets, SECONDS, "fp32")
     date = time.strftime("%Y-%m-%d")
     memory = list(_memory(sets))
     times = [KernelTimes(OWN, own.version(), date, "fp32", (*kernels, *memory), own.block())]
@@ -104,6 +115,19 @@ def measure() -> HostProbe:
     return HostProbe(conditions, tuple(times), known, rates[0], max(rates), shared)
 
 
+def with_integers(probe: HostProbe) -> HostProbe:
+    """Return a probe with the times of our kernels in int8, measured now."""
+    cpus = sorted(os.sched_getaffinity(0))
+    _tell(0)
+    own.prepare("int8")
+    _tell(1)
+    kernels, _ = own.time_networks([cpus[-count:] for count in dict.fromkeys((1, len(cpus)))], SECONDS, "int8")
+    first = probe.kernels[0]
+    memory = [one for one in first.kernels if one.family in (COPY, READ)]
+    table = replace(first, date=time.strftime("%Y-%m-%d"), precision="int8", kernels=(*kernels, *memory))
+    return replace(probe, kernels=(*probe.kernels, table))
+
+
 def _memory(cpus: Sequence[Sequence[int]]) -> Iterator[KernelTime]:
     """Yield the times of copying and of reading, from what a core's cache holds to what no cache holds."""
     for size in (_CACHED, *_SIZES, _LARGEST):
@@ -120,8 +144,14 @@ def _memory(cpus: Sequence[Sequence[int]]) -> Iterator[KernelTime]:
 def _present() -> tuple[str, int, str, dict[str, str]]:
     """Return processor, cores, governor and versions."""
     model, cores = host.identity()
-    versions = {OWN: own.version(), ONNXRUNTIME: onnx_runtime.version(), "probe": file_digest(calls.SOURCE)[:12]}
+    versions = {OWN: own.version(), ONNXRUNTIME: onnx_runtime.version(), "probe": _sources()}
     return model, cores, host.governor(), versions
+
+
+@cache
+def _sources() -> str:
+    """Return what identifies this package: what it measures, and how."""
+    return digest(*(file_digest(file) for file in sorted(calls.SOURCE.parent.iterdir()) if file.is_file()))[:12]
 
 
 def _chain_ns() -> float:

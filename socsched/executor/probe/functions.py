@@ -83,7 +83,7 @@ def cases(compiled: NativeStages) -> Iterator[Case]:
         yield case("centerpoint.decode", params, centre_maps())
     images = np.frombuffer(np.random.default_rng(1).bytes(_FRAMES * 1080 * 1920 * 3), np.uint8)
     for steps in ({}, {"steps": "resize"}, {"steps": "normalise"}):
-        for height, width in ((384, 640), (192, 320), (544, 960)):
+        for height, width in ((384, 640), (192, 320), (544, 960), (224, 400), (448, 768)):
             shape = {**steps, "input_height": height, "input_width": width}
             resized = [[small(height, width)]] if steps.get("steps") == "normalise" else None
             frames = resized or [[image] for image in images.reshape(_FRAMES, 1080, 1920, 3)]

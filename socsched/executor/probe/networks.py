@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from socsched.graph.expand import fuse_network
+from socsched.graph.integers import formless
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.grid import KITTI
@@ -42,10 +44,12 @@ CONVOLUTIONS = (  # input and output channels, pixels, kernel, stride, groups
 )
 TRANSPOSED = ((64, 64, 14, 2), (128, 64, 20, 2), (32, 32, 40, 2))
 MATRICES = (((1, 512), 1000), ((1, 256), 256), ((1, 2048), 1600), ((64, 384), 384), ((197, 192), 192), ((49, 768), 256),
-            ((1, 196, 64), 128), ((1, 64, 384), 96), ((1, 49, 128), 64))  # fmt: skip
+            ((1, 196, 64), 128), ((1, 64, 384), 96), ((1, 49, 128), 64), ((1, 196, 128), 512), ((1, 50, 768), 768),
+            ((1, 49, 384), 1152))  # fmt: skip
 """Shape of the first operand and columns of the constant second one."""
 PRODUCTS = (((1, 2, 197, 64), (1, 2, 64, 197)), ((1, 4, 49, 32), (1, 4, 32, 49)), ((1, 2, 197, 197), (1, 2, 197, 64)),
-            ((1, 3, 100, 32), (1, 3, 32, 100)))  # fmt: skip
+            ((1, 3, 100, 32), (1, 3, 32, 100)), ((1, 12, 1, 64), (1, 12, 64, 500)), ((1, 12, 1, 500), (1, 12, 500, 64)),
+            ((1, 4, 1, 32), (1, 4, 32, 200)))  # fmt: skip
 PILLARS = ((32, 124), (64, 200), (32, 300))
 """Channels of pillars, and rows and columns of the grid they are scattered to."""
 ROWS, POINTS = 1500, 3
@@ -103,8 +107,14 @@ class _Maker:
         return Network(self.name, self.inputs, tuple(self.layers), tuple(one.name for one in self.layers), self.params)
 
 
-def networks() -> Iterator[Probed]:
-    """Yield the networks; where one cannot be compiled, the families that it alone has are unknown."""
+def networks(precision: str = "fp32") -> Iterator[Probed]:
+    """Yield the networks; where one cannot be compiled, the families that it alone has are unknown.
+
+    In int8 they have the layers that are computed in integers.
+    """
+    if precision == "int8":
+        yield from map(Probed, filter(None, map(_in_integers, _dense_networks())))
+        return
     yield from map(Probed, _dense_networks())
     for channels, cells in PILLARS:
         name = f"probe_pillars_{channels}_{cells}"
@@ -147,6 +157,25 @@ def _dense_networks() -> Iterator[Network]:
         maker.layer("multiply", (tokens,), {"constant": (1,)})
     _unary(maker, lambda op, shape: len(shape) != 4 or op in ("softmax", "transpose"))
     yield maker.network()
+
+
+def _in_integers(network: Network) -> Network | None:
+    """Return a network of the layers that have a form in integers, None if there are none."""
+    graph = fuse_network(network)
+    layers = [
+        layer for layer, group in zip(network.layers, graph.groups, strict=True) if not formless(graph, group)
+    ]
+    if not layers:
+        return None
+    read = {name for layer in layers for name in layer.inputs}
+    params = {name for layer in layers for name in layer.weights.values()}
+    return Network(
+        f"{network.name}_int8",
+        {name: tensor for name, tensor in network.inputs.items() if name in read},
+        tuple(layers),
+        tuple(layer.name for layer in layers),
+        {name: shape for name, shape in network.params.items() if name in params},
+    )
 
 
 def _unary(maker: _Maker, wanted: Any) -> None:

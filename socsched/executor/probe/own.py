@@ -15,7 +15,7 @@ from socsched.compiler.store import digest, read_json
 from socsched.compiler.target import Build, Target, TargetSpec, target_of
 from socsched.compiler.targets.llvm.processor import vector_unit
 from socsched.compiler.versions import PINNED, rule_sources
-from socsched.cost.kernel_times import PACK, UNPACK, family, work_of
+from socsched.cost.kernel_times import DEQUANTISE, PACK, QUANTISE, UNPACK, family, work_of
 from socsched.descriptor.kernel_times import KernelTime
 from socsched.errors import CompileError, MachineError, UsageError
 from socsched.executor.cpu_programs import cpu_program
@@ -28,7 +28,7 @@ from socsched.graph.network import Network
 
 _ENTRY = {"kind": "llvm", "host": True}
 _SPACE = 1 << 25
-MOVES = {"pack": PACK, "unpack": UNPACK, "map_kernel": "move"}
+MOVES = {"pack": PACK, "unpack": UNPACK, "map_kernel": "move", "quantise": QUANTISE, "dequantise": DEQUANTISE}
 """Kernels between layouts, which belong to no operator -> their family."""
 
 
@@ -42,19 +42,19 @@ def block() -> int:
     return vector_unit(target_of(_ENTRY).resolve(_ENTRY, "cpu")).block
 
 
-def compiled(network: Network) -> Artifact:
+def compiled(network: Network, precision: str) -> Artifact:
     """Return a network compiled for this machine, from the cache if it is there; errors as of `compile_stage`."""
     target = target_of(_ENTRY)
     spec = target.resolve(_ENTRY, "cpu")
-    key = digest("probe", repr(network), dict(spec.tvm), tools(spec), PINNED, rule_sources())
+    key = digest("probe", repr(network), precision, dict(spec.tvm), tools(spec), PINNED, rule_sources())
     folder = cache_dir() / "artifacts" / key
-    return find(folder) or store(folder, _SPACE, lambda entry: _build(network, entry, key, target, spec))
+    return find(folder) or store(folder, _SPACE, lambda entry: _build(network, precision, entry, key, target, spec))
 
 
-def _build(network: Network, folder: Path, key: str, target: Target, spec: TargetSpec) -> Artifact:
+def _build(network: Network, precision: str, folder: Path, key: str, target: Target, spec: TargetSpec) -> Artifact:
     from socsched.compiler.pipeline import compile_network
 
-    built = compile_network(Build(folder, network, weights_of(network), spec, "fp32"), target)
+    built = compile_network(Build(folder, network, weights_of(network), spec, precision), target)
     return Artifact(
         stage=network.name,
         model=network.name,
@@ -62,7 +62,7 @@ def _build(network: Network, folder: Path, key: str, target: Target, spec: Targe
         engine_kind="cpu",
         target=spec.kind,
         triple=spec.triple,
-        precision="fp32",
+        precision=precision,
         threads=0,
         key=key,
         folder=folder,
@@ -77,25 +77,25 @@ def _build(network: Network, folder: Path, key: str, target: Target, spec: Targe
     )
 
 
-def prepare() -> None:
+def prepare(precision: str) -> None:
     """Compile what the cache lacks, and load the compiler, so that neither happens while something is timed."""
     block()
-    for one in networks():
+    for one in networks(precision):
         with suppress(CompileError):
-            compiled(one.network)
+            compiled(one.network, precision)
 
 
-def time_networks(cpus: Sequence[Sequence[int]], seconds: float) -> tuple[list[KernelTime], float]:
+def time_networks(cpus: Sequence[Sequence[int]], seconds: float, precision: str) -> tuple[list[KernelTime], float]:
     """Return the kernels' times on each set of processors, and the share of its time that the measuring had them.
 
     It takes about `seconds`; families of a network that cannot be compiled stay unknown.
     """
     found: list[KernelTime] = []
     shares: list[float] = []
-    probes = list(networks())
+    probes = list(networks(precision))
     for one in probes:
         try:
-            artifact = compiled(one.network)
+            artifact = compiled(one.network, precision)
             program = cpu_program(artifact, one.rows)
         except (CompileError, UsageError):
             continue
@@ -107,7 +107,7 @@ def time_networks(cpus: Sequence[Sequence[int]], seconds: float) -> tuple[list[K
             except MachineError:  # too busy for one call: what is known of the family comes from others
                 shares.append(0.0)
                 continue
-            found += kernels_of(one, plan, times, len(some))
+            found += kernels_of(one, plan, times, len(some), precision)
             shares.append(times.share)
     return found, min(sum(shares) / max(len(shares), 1), 1.0)
 
@@ -116,16 +116,18 @@ def timed_networks(most: int) -> list[tuple[Calls, float]]:
     """Return the first networks of the probe, and the bytes that their operators move."""
     found = []
     for one in list(networks())[:most]:
-        program = calls.program(cpu_program(compiled(one.network), one.rows), one.inputs)
+        program = calls.program(cpu_program(compiled(one.network, "fp32"), one.rows), one.inputs)
         found.append((program, float(sum(op.bytes for op in operators(fuse_network(one.network), "fp32", one.rows)))))
     return found
 
 
-def kernels_of(probe: Probed, plan: Mapping[str, Any], times: Times, threads: int) -> list[KernelTime]:
+def kernels_of(
+    probe: Probed, plan: Mapping[str, Any], times: Times, threads: int, precision: str = "fp32"
+) -> list[KernelTime]:
     """Return the kernels of a network without edges from the times of its launches."""
     low, spread, fine, _ = times
     found = []
-    for number, op in enumerate(operators(fuse_network(probe.network), "fp32", probe.rows)):
+    for number, op in enumerate(operators(fuse_network(probe.network), precision, probe.rows)):
         mine = launches_of(plan, plan["outputs"][number])
         own = [at for at in mine if not _stem(plan, at)] or mine
         work = work_of(op, block())

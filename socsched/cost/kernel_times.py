@@ -254,18 +254,15 @@ def _moving(table: KernelTimes, name: str, moved: float, threads: int) -> Kernel
 
 
 def _converted(times: KernelTimes, whole: KernelTimes, op: Operator, threads: int) -> Iterator[Kernel]:
-    """Yield what converts values between bytes and floats, which lie in rows, for an operator in fp32 among others."""
-    enters, leaves = op.attrs.get("enters", 0), op.attrs.get("leaves", 0)
-    blocks = family(op) in (*CONVOLUTIONS, "depthwise")
-    if enters:
-        yield _moving(times, DEQUANTISE, 1.25 * enters, threads)
-        yield _moving(whole, UNPACK, 2.0 * enters, threads)
-        if blocks:
-            yield _moving(whole, PACK, 2.0 * enters, threads)
-    if leaves:
-        if blocks:
-            yield _moving(whole, UNPACK, 2.0 * leaves, threads)
-        yield _moving(times, QUANTISE, 1.25 * leaves, threads)
+    """Yield what converts values for the sake of an operator in fp32 among others (`graph.integers.in_kernels`)."""
+    for table, name, share in (
+        (times, DEQUANTISE, 1.25),
+        (times, QUANTISE, 1.25),
+        (whole, PACK, 2.0),
+        (whole, UNPACK, 2.0),
+    ):
+        if size := op.attrs.get(name, 0):
+            yield _moving(table, name, share * size, threads)
 
 
 def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[Kernel]:

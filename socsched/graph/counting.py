@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import prod
 
 from socsched.errors import CompileError
-from socsched.graph.epilogues import merged
+from socsched.graph.epilogues import chained, merged
 from socsched.graph.expand import COMPARISONS
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
@@ -59,6 +59,7 @@ class _Analysis:
         self.facts = Facts(graph)
         self.pointwise: set[str] = set()
         self.merged = merged(graph)
+        self.merged |= chained(graph, self.merged)
 
     def type(self, value: str) -> TensorType:
         tensor = self.graph.values[value]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -14,6 +14,11 @@ LINEAR = ("conv2d", "conv2d_transpose", "dense", "add")
 SKIPPED = 0.75
 """Share of a window's positions inside of the image below which a kernel leaves out those outside."""
 _EITHER_WAY = ("add", "multiply", "maximum", "minimum")
+IN_CHAINS = (
+    *("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "log", "abs", "sqrt"),
+    *("relu", "clip", "leaky_relu", "hard_sigmoid", "hard_swish", "softplus", "elu", "transpose", "slice"),
+)
+_IMAGE = 4
 ACTIVATIONS = ("sigmoid", "tanh", "clip", "leaky_relu", "relu")
 
 
@@ -24,6 +29,23 @@ def merged(graph: Graph) -> frozenset[str]:
     nothing else reads the operand.
     """
     return frozenset(_Merging(graph).gone)
+
+
+def chained(graph: Graph, gone: Collection[str]) -> frozenset[str]:
+    """Return the results of operators on tokens that one kernel computes along with the one before, none of `gone`.
+
+    General schedules fuse element-wise operators and moves, where nothing else reads what is between them.
+    """
+    going: set[str] = set()
+    found = set()
+    for group in graph.groups:
+        before = any(value in going and graph.used_once(value) for value in group.inputs)
+        if group.kind == "reshape":
+            going |= {group.output} if before else set()
+        elif group.kind in IN_CHAINS and group.output not in gone and len(graph.values[group.output].shape) != _IMAGE:
+            going.add(group.output)
+            found |= {group.output} if before else set()
+    return frozenset(found)
 
 
 def inside(attrs: Mapping[str, float], given: Sequence[int], made: Sequence[int]) -> float:

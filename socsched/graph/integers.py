@@ -17,6 +17,8 @@ Scale = TypeVar("Scale")
 CONVOLUTIONS = ("conv2d", "conv2d_transpose")
 FLOAT_KINDS = ("pillar_features", "scatter")
 """Operators whose stages stay fp32 in an int8 plan: eight bits cannot resolve centimetres in metre coordinates."""
+IN_BLOCKS = (*CONVOLUTIONS, "max_pool", "avg_pool", "global_avg_pool")
+"""Operators whose kernels in fp32 take images in blocks of channels; sums and activations take them as they lie."""
 KINDS = (*CONVOLUTIONS, "max_pool", "concat", "add", "relu")
 """Operators with an int8 form."""
 _WHOLE = 16
@@ -114,20 +116,42 @@ def in_kernels(
 ) -> tuple[Operator, ...]:
     """Return the operators of a network in int8 as kernels compute them, counted in int8 and in fp32 before.
 
-    Those in fp32 state so (`floats`), with the values that are converted for their sake: `enters` from bytes, `leaves`
-    to bytes, both as numbers of fp32 bytes.
+    Those in fp32 state so (`floats`), and the fp32 bytes of the values that change their form for their sake: from
+    bytes (`dequantise`), to bytes (`quantise`), from rows to blocks of channels (`pack`) and back (`unpack`).
     """
-    rounded = {group.output for group in graph.groups if group.name not in integers.floats}
+    forms: dict[str, set[str]] = {}
+    """Value -> the forms in which it lies in memory."""
     read = {name for group in graph.groups if group.name not in integers.floats for name in group.inputs}
-    entered: set[str] = set()
     found = []
     for group, whole, exact in zip(graph.groups, bytes_of, floats_of, strict=True):
         if group.name not in integers.floats:
+            forms[group.output] = {"bytes"}
             found.append(whole)
             continue
-        sizes = dict(zip(group.inputs, map(tensor_bytes, exact.inputs), strict=True))
-        enters = sum(size for name, size in sizes.items() if name in rounded - entered)
-        entered |= sizes.keys()
-        leaves = tensor_bytes(exact.outputs[0]) if group.output in read else 0
-        found.append(replace(exact, attrs={**exact.attrs, "floats": 1, "enters": enters, "leaves": leaves}))
+        moves = dict.fromkeys(("dequantise", "unpack", "pack", "quantise"), 0)
+        attrs = {
+            name: value
+            for name, value in exact.attrs.items()
+            if name != "merged" or "bytes" not in forms.get(group.inputs[0], ())
+        }
+        lying = [forms.setdefault(name, {"rows"}) for name in group.inputs]
+        blocks = (
+            group.kind in IN_BLOCKS
+            or (exact.attrs.get("merged") and "blocks" in lying[0])
+            or all("blocks" in one for one in lying)
+        )
+        for form, size in zip(lying, map(tensor_bytes, exact.inputs), strict=True):
+            if form == {"bytes"}:
+                moves["dequantise"] += size
+            if not form & {"rows", "blocks"} or (not blocks and "rows" not in form):
+                moves["unpack"] += size
+                form.add("rows")
+            if blocks and "blocks" not in form:
+                moves["pack"] += size
+                form.add("blocks")
+        forms[group.output] = {"blocks" if blocks else "rows"}
+        if group.output in read:
+            moves["quantise"] = tensor_bytes(exact.outputs[0])
+            moves["unpack"] += moves["quantise"] if blocks else 0
+        found.append(replace(exact, attrs={**attrs, "floats": 1, **moves}))
     return tuple(found)

@@ -114,7 +114,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """How a network is computed in int8 by socsched's kernels: `floats` are the operators in fp32 with reasons, of `count`.
+    """How a network is computed in int8 by socsched's kernels: `floats`: operators in fp32 with reasons, of `count`.
 
     `asymmetric`: a value has another zero point than 0 or 128.  `any`: an operator is worth computing in int8, or the
     file says so.

@@ -2,14 +2,14 @@
 
 Usage: python -m tools.verify.host_predictions prepare WORK FOLDER... [--count N] [--most-gflop G] [--precisions P,...]
        python -m tools.verify.host_predictions measure WORK [--within S] [--seconds S] [--busy]
-       python -m tools.verify.host_predictions table WORK [--each] [--docs PAGE]
+       python -m tools.verify.host_predictions table WORK [--each] [--docs]
 
 `prepare` compiles N networks of the ONNX files (packed with xz or not) in FOLDERs: the first of at most G * 10^9
-operations, in an order drawn with a fixed seed.  `measure` times what is compiled and has no row yet, for at most S seconds a call: kernels one by
-one in slices that nothing else disturbed (`socsched.executor.probe.calls`), whose sum is a job's time, on one thread
-and on all, then the host functions at sizes that the probe has not measured.  Each row states what a plan would have
-predicted at that moment.  With `--busy` a loop occupies a processor from before the probe on, and the rows are kept
-apart.  `table` sums up, and writes a page.
+operations, in an order drawn with a fixed seed.  `measure` times what is compiled and has no row yet, for some S
+seconds each: kernels one by one in slices that nothing else disturbed (`socsched.executor.probe.calls`), whose sum is a
+job's time, on one thread and on all, then the host functions at sizes that the probe has not measured.  Each row states
+what a plan would have predicted at that moment.  With `--busy` a loop occupies a processor from before the probe on,
+and the rows are kept apart.  `table` sums up, and with `--docs` writes the table into docs/planning.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from socsched.models.work import stage_work
 
 Row = dict[str, Any]
 """group ("fp32 x1"), name, predicted and measured (ns), error (relative), load, and the kernels' times by name."""
-PAGE = "docs/fidelity.md"
+PAGE, MARK = Path("docs/planning.md"), "<!-- host -->"
 
 
 def main() -> None:
@@ -207,19 +207,25 @@ def table(options: argparse.Namespace) -> None:
             if options.each:
                 print(line(row))
         page += [f"| {title} | {group} | {summary(some)} |" for group, some in sorted(groups.items())]
-    head = ["| machine | what | number | median ratio | MAPE | inside | median half width | load |", "|---|" * 8]
-    lines = [head[0], "|" + "---|" * 8, *page]
+    known = host_probe.recalled(host.probe_key())
+    lines = [
+        f"{known.conditions.model}, {known.conditions.cores} cores, probe of {known.conditions.date}:" if known else "",
+        "",
+        "| machine | what | number | median ratio | MAPE | inside | median half width | load |",
+        "|" + "---|" * 8,
+        *page,
+    ]
     print("\n".join(lines))
     if options.docs:
-        conditions = host_probe.recalled(host.probe_key())
-        about = conditions.conditions if conditions else None
-        where = f"{about.model}, {about.cores} cores, {about.date}" if about else ""
+        before, _, after = PAGE.read_text(encoding="utf-8").split(MARK)
+        write_file(PAGE, MARK.join((before, "\n".join(("", *lines, "")), after)))
 
 
 def line(row: Row) -> str:
     """Return a row as text, with the kernels that take the most time."""
     ratio, error = row["predicted"] / row["measured"], row["error"]
-    text = f"{row['group']:15}{row['name']:30}{row['predicted'] / 1e6:9.3f} ms ±{error:4.0%}{row['measured'] / 1e6:9.3f} ms"
+    times = f"{row['predicted'] / 1e6:9.3f} ms ±{error:4.0%}{row['measured'] / 1e6:9.3f} ms"
+    text = f"{row['group']:15}{row['name']:30}{times}"
     sums: dict[str, float] = {}
     for kernel, one in row.get("kernels", {}).items():
         sums[kernel.rstrip("0123456789")] = sums.get(kernel.rstrip("0123456789"), 0.0) + one

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from socsched.graph.expand import fuse_network
+from socsched.graph.integers import CONVOLUTIONS as CONVOLUTION_KINDS
 from socsched.graph.integers import formless
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.grid import KITTI
 from socsched.models.pointpillars.network import pillar_network, scatter_network
 
+READER = "max_pool"
+"""Operator that reads the results of convolutions in int8."""
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
@@ -162,18 +165,23 @@ def _dense_networks() -> Iterator[Network]:
 def _in_integers(network: Network) -> Network | None:
     """Return a network of the layers that have a form in integers, None if there are none."""
     graph = fuse_network(network)
-    layers = [
-        layer for layer, group in zip(network.layers, graph.groups, strict=True) if not formless(graph, group)
-    ]
+    layers = [layer for layer, group in zip(network.layers, graph.groups, strict=True) if not formless(graph, group)]
     if not layers:
         return None
     read = {name for layer in layers for name in layer.inputs}
+    # what only leaves a network is never rounded to bytes: convolutions get a reader
+    own = {"kernel": 1, "stride": 1, "padding": 0, "ceil": False}
+    readers = {
+        layer.name: Layer(f"{layer.name}_read", READER, (layer.name,), {}, own)
+        for layer in layers
+        if layer.op in CONVOLUTION_KINDS
+    }
     params = {name for layer in layers for name in layer.weights.values()}
     return Network(
         f"{network.name}_int8",
         {name: tensor for name, tensor in network.inputs.items() if name in read},
-        tuple(layers),
-        tuple(layer.name for layer in layers),
+        (*layers, *readers.values()),
+        tuple(readers.get(layer.name, layer).name for layer in layers),
         {name: shape for name, shape in network.params.items() if name in params},
     )
 

@@ -21,7 +21,7 @@ from socsched.errors import CompileError, MachineError, UsageError
 from socsched.executor.cpu_programs import cpu_program
 from socsched.executor.probe import calls
 from socsched.executor.probe.calls import Calls, Times
-from socsched.executor.probe.networks import Probed, networks, weights_of
+from socsched.executor.probe.networks import READER, Probed, networks, weights_of
 from socsched.graph.counting import operators
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
@@ -127,9 +127,12 @@ def kernels_of(
     """Return the kernels of a network without edges from the times of its launches."""
     low, spread, fine, _ = times
     found = []
-    for number, op in enumerate(operators(fuse_network(probe.network), precision, probe.rows)):
+    subjects = operators(fuse_network(probe.network), precision, probe.rows)[: len(plan["outputs"])]
+    for number, op in enumerate(subjects):
         mine = launches_of(plan, plan["outputs"][number])
         own = [at for at in mine if not _stem(plan, at)] or mine
+        if precision == "int8" and op.kind != READER:
+            own = [at for at in own if not plan["launches"][at]["kernel"].startswith(READER)]
         work = work_of(op, block())
         time = float(sum(low[at] for at in own))
         least = int(min(fine[at] for at in own))

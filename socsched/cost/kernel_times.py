@@ -41,7 +41,7 @@ IMAGES = ("move", "costly", ELEMENTWISE)
 """Families whose kernels for images are others than those for any other tensors."""
 TILES = 32
 """Least number of tiles of 4 x 4 or 2 x 2 results with which a convolution multiplies less (Winograd)."""
-LEAST_ERROR, SHARED_ERROR = 0.07, 0.15
+LEAST_ERROR, SHARED_ERROR = 0.12, 0.15
 """Relative error that is left of what is known best on one thread, and on several: programs of one source differ this
 much between processes, and what threads take to hand data to each other between minutes."""
 UNKNOWN = 1.0
@@ -272,10 +272,13 @@ def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[Kern
     drive large tensors out of the caches.
     """
     scale = 4 if times.precision == "int8" else 1
-    for name, tensors in ((PACK, work.inputs), (UNPACK, work.outputs)):
+    of_images = [op for op in work.operators if family(op) in (*CONVOLUTIONS, "depthwise", "pool", "linear")]
+    read = {tensor.shape for op in of_images for tensor in op.inputs}
+    made = {tensor.shape for op in of_images for tensor in op.outputs}
+    for name, tensors, images in ((PACK, work.inputs, read), (UNPACK, work.outputs, made)):
         for tensor in tensors:
             size = scale * tensor_bytes(tensor)
-            if times.block > 1 and len(tensor.shape) == 4:
+            if times.block > 1 and len(tensor.shape) == 4 and tensor.shape in images:
                 if scale > 1 and name == PACK:
                     yield _moving(times, QUANTISE, 1.25 * size, threads)
                 elif tensor.shape[1] % times.block:

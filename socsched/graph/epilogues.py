@@ -16,7 +16,7 @@ SKIPPED = 0.75
 _EITHER_WAY = ("add", "multiply", "maximum", "minimum")
 IN_CHAINS = (
     *("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "log", "abs", "sqrt"),
-    *("relu", "clip", "leaky_relu", "hard_sigmoid", "hard_swish", "softplus", "elu", "transpose", "slice"),
+    *("erf", "relu", "clip", "leaky_relu", "hard_sigmoid", "hard_swish", "softplus", "elu", "transpose", "slice"),
 )
 _IMAGE = 4
 ACTIVATIONS = ("sigmoid", "tanh", "clip", "leaky_relu", "relu")

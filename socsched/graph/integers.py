@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from socsched.graph.epilogues import IN_CHAINS
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import Integers, Operator, tensor_bytes
 
@@ -122,6 +123,7 @@ def in_kernels(
     forms: dict[str, set[str]] = {}
     """Value -> the forms in which it lies in memory."""
     read = {name for group in graph.groups if group.name not in integers.floats for name in group.inputs}
+    chain: set[str] = set()
     found = []
     for group, whole, exact in zip(graph.groups, bytes_of, floats_of, strict=True):
         if group.name not in integers.floats:
@@ -129,17 +131,14 @@ def in_kernels(
             found.append(whole)
             continue
         moves = dict.fromkeys(("dequantise", "unpack", "pack", "quantise"), 0)
-        attrs = {
-            name: value
-            for name, value in exact.attrs.items()
-            if name != "merged" or "bytes" not in forms.get(group.inputs[0], ())
-        }
+        # no kernel computes them along with a convolution; general schedules fuse them among themselves
+        joins = any(name in chain and graph.used_once(name) for name in group.inputs)
+        if group.kind in IN_CHAINS or (group.kind == "reshape" and joins):
+            chain.add(group.output)
+        attrs = {name: value for name, value in exact.attrs.items() if name != "merged"}
+        attrs |= {"merged": 1} if joins and group.kind in IN_CHAINS else {}
         lying = [forms.setdefault(name, {"rows"}) for name in group.inputs]
-        blocks = (
-            group.kind in IN_BLOCKS
-            or (exact.attrs.get("merged") and "blocks" in lying[0])
-            or all("blocks" in one for one in lying)
-        )
+        blocks = group.kind in IN_BLOCKS or all("blocks" in one for one in lying)
         for form, size in zip(lying, map(tensor_bytes, exact.inputs), strict=True):
             if form == {"bytes"}:
                 moves["dequantise"] += size

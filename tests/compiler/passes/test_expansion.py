@@ -123,6 +123,11 @@ def test_sampling_at_a_grid() -> None:
     assert_equal(Network("net", inputs, (Layer("s", "grid_sample", ("x", "g"), {}, attrs),), ("s",)))
 
 
+def test_sums_of_whole_numbers_are_whole_numbers() -> None:
+    layer = Layer("s", "reduce_sum", ("x",), {}, {"axis": (1,), "keepdims": False})
+    assert_equal(Network("net", {"x": TensorType((5, 7), "int64")}, (layer,), ("s",)))
+
+
 def test_scattering_at_computed_places() -> None:
     inputs = {"x": TensorType((5, 7), "fp32"), "i": TensorType((2, 1), "int64"), "u": TensorType((2, 7), "fp32")}
     assert_equal(Network("net", inputs, (Layer("s", "scatter_nd", ("x", "i", "u")),), ("s",)))

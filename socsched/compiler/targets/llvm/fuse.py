@@ -117,6 +117,7 @@ def _residuals(graph: Graph) -> Graph:
             group
             for group in graph.groups
             if group.output in total.inputs
+            and len(group.inputs) == 1  # kernels add one other image
             and (_plain(group) if group.kind == "conv2d" else resizes(graph, group))
             and graph.used_once(group.output)
         ]

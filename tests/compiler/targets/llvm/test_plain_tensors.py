@@ -255,3 +255,25 @@ def test_images_of_a_batch_are_computed_one_by_one(batch: int, kind: str, vector
         _, image = execute(one, {"x": given["x"][number : number + 1]}, VECTORS[vector])
         np.testing.assert_array_equal(whole[number : number + 1], image)
         np.testing.assert_array_equal(turned[:, number], image[0])
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("count", [3, 4])
+def test_sums_of_several_convolutions_and_their_input(count: int, vector: str) -> None:
+    """A kernel adds one other image: the rest are sums of their own (HRNet's exchange between resolutions)."""
+    conv = {"stride": 1, "padding": 0, "groups": 1}
+    names = [f"c{number}" for number in range(count - 1)]
+    convs = [Layer(name, "conv2d", ("x",), {"weight": f"{name}.w", "bias": f"{name}.b"}, conv) for name in names]
+    values, sums = [*names, "x"], list[Layer]()
+    for number, value in enumerate(values[1:]):
+        sums.append(Layer(f"s{number}", "add", (sums[-1].name if sums else values[0], value)))
+    params = {f"{name}.{role}": shape for name in names for role, shape in (("w", (32, 32, 1, 1)), ("b", (32,)))}
+    net = network({"x": (1, 32, 6, 7)}, params, *convs, *sums, Layer("y", "relu", (sums[-1].name,)))
+
+    def summed(x: dict[str, Array], w: dict[str, Array]) -> Array:
+        total = x["x"].copy()
+        for name in names:
+            total += np.einsum("oi,nihw->nohw", w[f"{name}.w"][:, :, 0, 0], x["x"]) + w[f"{name}.b"][:, None, None]
+        return np.maximum(total, 0)
+
+    check(net, vector, summed)

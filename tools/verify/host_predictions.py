@@ -2,14 +2,15 @@
 
 Usage: python -m tools.verify.host_predictions prepare WORK FOLDER... [--count N] [--most-gflop G] [--precisions P,...]
        python -m tools.verify.host_predictions measure WORK [--within S] [--seconds S] [--busy]
-       python -m tools.verify.host_predictions table WORK [--each] [--docs]
+       python -m tools.verify.host_predictions table WORK [--each] [--again] [--docs]
 
 `prepare` compiles N networks of the ONNX files (packed with xz or not) in FOLDERs: the first of at most G * 10^9
 operations, in an order drawn with a fixed seed.  `measure` times what is compiled and has no row yet, for some S
 seconds each: kernels one by one in slices that nothing else disturbed (`socsched.executor.probe.calls`), whose sum is a
 job's time, on one thread and on all, then the host functions at sizes that the probe has not measured.  Each row states
 what a plan would have predicted at that moment.  With `--busy` a loop occupies a processor from before the probe on,
-and the rows are kept apart.  `table` sums up, and with `--docs` writes the table into docs/planning.md.
+and the rows are kept apart.  `table` sums up (`--again`: with predictions of the present code and of the probe in the
+cache for the networks), and with `--docs` writes the table into docs/planning.md.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ def main() -> None:
             one.add_argument("--busy", action="store_true")
         else:
             one.add_argument("--each", action="store_true")
+            one.add_argument("--again", action="store_true")
             one.add_argument("--docs", action="store_true", help=f"write the tables into {PAGE}")
     options = parser.parse_args()
     options.step(options)
@@ -203,6 +205,8 @@ def table(options: argparse.Namespace) -> None:
     for title, record in (("alone", "quiet.jsonl"), ("beside a busy loop on a core", "busy.jsonl")):
         groups: dict[str, list[Row]] = {}
         for row in read(options.work / record):
+            if options.again and "kernels" in row:
+                row |= anew(options.work, row)
             groups.setdefault(row["group"], []).append(row)
             if options.each:
                 print(line(row))
@@ -219,6 +223,15 @@ def table(options: argparse.Namespace) -> None:
     if options.docs:
         before, _, after = PAGE.read_text(encoding="utf-8").split(MARK)
         write_file(PAGE, MARK.join((before, "\n".join(("", *lines, "")), after)))
+
+
+def anew(folder: Path, row: Row) -> Row:
+    """Return the present prediction for a network's row."""
+    precision, threads = row["group"].split(" x")
+    work, _ = pickle.loads((folder / f"{row['name']}.{precision}.pickle").read_bytes())
+    platform = host.detect()
+    of = estimate(work, platform, platform.engines[0], platform.modes[0], int(threads))
+    return {"predicted": of.time_ns, "error": of.error}
 
 
 def line(row: Row) -> str:

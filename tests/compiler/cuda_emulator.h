@@ -12,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <ucontext.h>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,8 @@ static float __half2float(half value) { return value; }
 struct half { uint16_t bits; };
 static half __float2half_rn(float) { return half{0}; }  // zero fill is the only constant
 #endif
+struct half2 { half x, y; };
+static half2 make_half2(half x, half y) { return {x, y}; }
 static uint __pack_half2(half low, half high) {
   uint16_t bits[2];
   std::memcpy(bits, &low, 2), std::memcpy(bits + 1, &high, 2);
@@ -185,14 +188,6 @@ static bool run_block(Place block, int width, int height) {
   }
 }
 
-static bool run_alone(Place block, int width, int height) {  // threads that never wait for each other
-  blockIdx = block;
-  for (int i = 0; i < width * height; i++) {
-    threadIdx = {i % width, i / width, 0};
-    body();
-  }
-  return true;
-}
 
 static void copy(void *to, int to_offset, void *from, int from_offset, bool taken) {
   current->open.push_back({(unsigned char *)to + 2 * to_offset, (unsigned char *)from + 2 * from_offset, taken});
@@ -210,22 +205,30 @@ static void wait(size_t left) {
 
 // Run a kernel over a grid; return whether no threads waited for ever.  An operand is an address or a number.  Blocks are taken
 // to wait like the first one: a fiber a thread is slow.
-template <class... Types, size_t... Index>
-static bool launch(void (*kernel)(Types...), Place grid, int width, int height, void **operands, std::index_sequence<Index...>) {
+template <auto kernel, class... Types, size_t... Index>
+static bool launch(void (*)(Types...), Place grid, int width, int height, void **operands, std::index_sequence<Index...>) {
   gridDim = grid, blockDim = {width, height, 1};
   alone = waited = false;
-  body = [=] { kernel((Types)(intptr_t)operands[Index]...); };
+  const auto thread = [given = std::tuple<Types...>((Types)(intptr_t)operands[Index]...)] { kernel(std::get<Index>(given)...); };
+  body = thread;
   for (int z = 0; z < grid.z; z++)
     for (int y = 0; y < grid.y; y++)
-      for (int x = 0; x < grid.x; x++)
-        if (!(alone ? run_alone : run_block)({x, y, z}, width, height)) return false;
-        else alone = !waited;
+      for (int x = 0; x < grid.x; x++) {
+        if (!alone) {
+          if (!run_block({x, y, z}, width, height)) return false;
+          alone = !waited;
+          continue;
+        }
+        blockIdx = {x, y, z};
+        for (threadIdx = {0, 0, 0}; threadIdx.y < height; threadIdx.y++)
+          for (threadIdx.x = 0; threadIdx.x < width; threadIdx.x++) thread();
+      }
   return true;
 }
 
-template <class... Types>
-static bool launch(void (*kernel)(Types...), Place grid, int width, int height, void **operands) {
-  return launch(kernel, grid, width, height, operands, std::index_sequence_for<Types...>());
+template <auto kernel, class... Types>
+static bool launch(void (*function)(Types...), Place grid, int width, int height, void **operands) {
+  return launch<kernel>(function, grid, width, height, operands, std::index_sequence_for<Types...>());
 }
 
 }  // namespace emulated

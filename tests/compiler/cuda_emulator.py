@@ -20,7 +20,7 @@ _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?
 _WAIT = "tvm_builtin_ptx_cp_async_wait_group_async_wait_group_"
 LAUNCH = """
 extern "C" int launch_{name}(int x, int y, int z, int width, int height, void **operands) {{
-  return !emulated::launch({name}, {{x, y, z}}, width, height, operands);
+  return !emulated::launch<{name}>({name}, {{x, y, z}}, width, height, operands);
 }}
 """
 

@@ -130,7 +130,7 @@ def _answer(plan: Plan, low: int, deadline: int) -> Answer:
 def _interval(plan: Plan, path: Sequence[str], expected: float) -> tuple[int, int]:
     """Return the ends of a chain's latency: its tasks erring alike, which is the widest."""
     tasks = [task for task in plan.tasks if task.name in path]
-    down = sum(task.cost_ns * min(task.error, 1.0) / (1 + task.error) for task in tasks)
+    down = sum(task.cost_ns * task.error / (1 + task.error) for task in tasks)
     return max(round(expected - down), 0), round(expected + sum(task.cost_ns * task.error for task in tasks))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd, lcm
 from typing import Any
 
 import numpy as np
@@ -224,10 +225,9 @@ def _span(weight: Array, groups: int, source: Image) -> tuple[int, int]:
     All channels and 0 without groups, and where groups and blocks do not divide each other.
     """
     outputs, inputs = weight.shape[0] // groups, weight.shape[1]
-    wide = max(outputs, source.block)
-    span = wide // outputs * inputs
-    whole = not (wide % outputs or wide % source.block or span % source.block or weight.shape[0] % wide)
-    if groups == 1 or not whole or span >= source.channels:
+    several = lcm(*(source.block // gcd(source.block, channels) for channels in (outputs, inputs)))
+    wide, span = several * outputs, several * inputs  # of so many groups both fill whole blocks
+    if groups == 1 or groups % several or span >= source.channels:
         return inputs * groups, 0
     return span, wide // source.block
 

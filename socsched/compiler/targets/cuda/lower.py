@@ -75,7 +75,7 @@ class Emitter:
         return self.kernels[key]
 
 
-_DTYPES = {"fp32": "float16", "fp16": "float16", "int32": "int32", "int64": "int64"}
+_DTYPES = {"fp32": "float16", "fp16": "float16", "int32": "int32", "int64": "int64", "uint8": "uint8", "bool": "bool"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,9 @@ class Values(Emitter):
 
     def at_border(self, name: str) -> TensorType:
         tensor = self.graph.values[name]
-        dtype = "fp16" if tensor.dtype == "fp32" else tensor.dtype
-        return TensorType(tensor.shape, dtype, _layout(tensor.shape))
+        if tensor.dtype != "fp32":  # bytes of a camera: plain
+            return tensor
+        return TensorType(tensor.shape, "fp16", _layout(tensor.shape))
 
     def physical(self, tensor: TensorType) -> list[Any]:
         return [self.dynamic if size < 0 else size for size in physical_shape(tensor)]

@@ -53,7 +53,8 @@ class Judgement:
 
 def judged(graph: Graph, weights: Mapping[str, Any] | None = None) -> Judgement:
     """Return what becomes of each operator; `weights` where the numbers in it are needed."""
-    images = {name for name in graph.inputs if _is_image(graph.values[name].shape)}
+    floats = (name for name in graph.inputs if graph.values[name].dtype == "fp32")  # bytes stay as they are
+    images = {name for name in floats if _is_image(graph.values[name].shape)}
     made = Judgement(Moves(graph, weights), images=images)
     for group in graph.groups:
         if _moves(graph, group, images) and made.moves.add(group):

@@ -98,7 +98,7 @@ def _view(found: Sequence[Advice]) -> RenderableType:
                 "–" if one.power_mw is None else format_power(one.power_mw),
                 one.evidence,
                 ", ".join(dict.fromkeys(place for _, place in one.places)),
-                "; ".join(f"{what}: {why}" for what, why in one.falls_back) or one.why and f"not met: {one.why}",
+                "; ".join(f"{what}: {why}" for what, why in one.falls_back) or (one.why and f"not met: {one.why}"),
             ]
             for one in own
         ]

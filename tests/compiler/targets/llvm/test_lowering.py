@@ -196,9 +196,9 @@ def test_what_has_no_kernel_is_named() -> None:
         import_network(Network("net", {"x": image(16, 4, 4)}, (Layer("g", "gelu", ("x",)),), ("g",)))
 
 
-def test_batches_go_through_general_schedules() -> None:
+def test_large_batches_go_through_general_schedules() -> None:
     network = replace(
-        conv_network(16, 16, 6, 7, 3, 1, 1, True), inputs={"x": TensorType((2, 16, 6, 7), "fp32", "NCHW")}
+        conv_network(16, 16, 6, 7, 3, 1, 1, True), inputs={"x": TensorType((17, 16, 6, 7), "fp32", "NCHW")}
     )
     lowered = lower(fuse_network(network), weights_of(network), AVX512)
     assert lowered.general == ("conv2d",)

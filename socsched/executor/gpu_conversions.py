@@ -13,6 +13,7 @@ from socsched.compiler.targets.cuda import convert
 from socsched.errors import MachineError, UsageError
 from socsched.executor.gpu_programs import CONSTANTS, FORMAT, Program, after, conversion, store
 from socsched.executor.gpu_stages import SORT, number_of, room_of_port
+from socsched.executor.host_calls import host_call
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task
@@ -56,14 +57,16 @@ def describe_gpu_conversion(task: Task, setting: Setting, rooms: Mapping[str, in
 
 
 def output_types(name: str, setting: Setting) -> dict[str, TensorType]:
-    """Return the types in which a stage's outputs lie in memory, by port in the order of its model."""
+    """Return the types of a stage's outputs in memory, by port in the order of its model; -1: rows that vary."""
     task = next(t for t in setting.plan.tasks if t.name == name)
     stage = setting.pipeline.stage(name)
-    sort, ports = sort_of(task, setting), get_model(stage.model or "", stage.params).outputs
+    sort, model = sort_of(task, setting), get_model(stage.model or "", stage.params)
     if built := setting.built.get(name):
         return {one["port"]: TensorType(tuple(one["shape"]), one["dtype"], one["layout"]) for one in built["outputs"]}
     if sort == "function":
-        return {port.name: port.type for port in ports}
+        call = host_call(model, [port.type for port in model.inputs])
+        varied = call is not None and call.rows > 0
+        return {port.name: _varying(port.type) if varied else port.type for port in model.outputs}
     if sort == SORT:
         artifact = compiled(task, stage, setting)
     else:
@@ -114,6 +117,10 @@ def _readable(kind: TensorType) -> TensorType:
     """Return a type that the kernels read: images with a border arrive from a processor, which lays them plainly."""
     image = len(kind.shape) == 4
     return replace(kind, layout="NCHW") if image and convert.channel_block(kind.layout or "NCHW") is None else kind
+
+
+def _varying(kind: TensorType) -> TensorType:
+    return replace(kind, shape=(-1, *kind.shape[1:]))
 
 
 def _filled(kind: TensorType, rows: int) -> TensorType:

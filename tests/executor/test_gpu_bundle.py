@@ -111,9 +111,10 @@ def on_the_processor(program: Program, folder: Path) -> Path:
 
 
 def with_conversions(setting: Setting) -> Setting:
-    """Return a setting whose plan converts two hand-overs on a GPU."""
+    """Return a setting whose plan converts three hand-overs on a GPU."""
     plan, here = setting.plan, setting.platform
     moves = (
+        Transition("voxelise", "pfn", 0, "", "", "fp32", "fp32", "gpu", "voxelise>pfn", 0),
         Transition("pfn", "scatter", 0, "", "", "fp32", "fp32", "gpu", "pfn>scatter", 0),
         Transition("backbone", "head", 0, "NCHW", "NCHW4c", "fp32", "fp32", "gpu", "backbone>head", 0),
     )
@@ -153,7 +154,7 @@ def test_conversions_planned_on_a_gpu_convert(driver: Path, tmp_path: Path, monk
     command = [str(executor), str(settings), "--selftest", str(references)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=given)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert done.stdout.count(": passed") == 8 and "pfn>scatter: passed" in done.stdout
+    assert done.stdout.count(": passed") == 9 and "voxelise>pfn: passed" in done.stdout
     command = [str(executor), str(settings), "-o", str(tmp_path / "results")]
     (tmp_path / "results").mkdir()
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=given)

@@ -37,6 +37,11 @@ def error_of(figure: Figure) -> float:
     return figure.error or UNSTATED_ERROR[figure.kind]
 
 
+def is_within(ratio: float, error: float) -> bool:
+    """Return whether a measured figure over the stated one lies in its interval, 1 / (1 + error) to 1 + error."""
+    return ratio > 0 and max(ratio, 1 / ratio) <= 1 + error
+
+
 CARRIES = 0.1
 """Least share of a time for a part to count towards the provenance of the whole."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from graphlib import TopologicalSorter
 from typing import Any
 
 from socsched.planning.plan import Plan, Task
@@ -16,15 +17,22 @@ def joined(plan: Plan, stages: Described) -> dict[str, dict[str, Any]]:
     A stage joins the one it follows where nothing else can come between: both are graphs as a whole on the same lanes,
     it waits for that one alone, and all its data are of the graph, in the form that it takes.
     """
-    frames: dict[str, list[str]] = {}
+    frames: list[list[str]] = []
+    ends: dict[str, list[str]] = {}
     tasks, made = {task.name: task for task in plan.tasks}, {name: dict(how) for name, how in stages.items()}
-    for task in _in_order(plan):
-        frame = next((frame for frame in frames.values() if task.after == (frame[-1],)), None)
+    order = TopologicalSorter({task.name: [name for name in task.after if name in tasks] for task in plan.tasks})
+    for name in order.static_order():
+        task = tasks[name]
+        frame = ends.get(task.after[0]) if len(task.after) == 1 else None
         if frame is not None and _joins(task, tasks[frame[0]], frame, stages):
-            frame.append(task.name)
-        elif task.name in stages:
-            frames[task.name] = [task.name]
-    for first, *others in (frame for frame in frames.values() if len(frame) > 1):
+            del ends[frame[-1]]
+            frame.append(name)
+        elif name in stages:
+            frames.append(frame := [name])
+        else:
+            continue
+        ends[name] = frame
+    for first, *others in (frame for frame in frames if len(frame) > 1):
         readers = {
             one["from"]: name for name, how in stages.items() for one in how.get("inputs", ()) if name not in others
         }
@@ -33,18 +41,6 @@ def joined(plan: Plan, stages: Described) -> dict[str, dict[str, Any]]:
             made[name] |= {"inner": not read} | ({"follows": first, "part": number} if number else {})
         made[first]["followers"] = [{"task": name, "stage": made[name]} for name in others]
     return made
-
-
-def _in_order(plan: Plan) -> Sequence[Task]:
-    """Return the tasks of a plan, each after those that it waits for."""
-    left, done = list(plan.tasks), list[Task]()
-    names = {task.name for task in plan.tasks}
-    while left:
-        waiting = names - {task.name for task in done}
-        ready = [task for task in left if not waiting.intersection(task.after)]
-        done += ready or left
-        left = [task for task in left if task not in done]
-    return done
 
 
 def _joins(task: Task, first: Task, frame: Sequence[str], stages: Described) -> bool:

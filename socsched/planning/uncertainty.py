@@ -305,8 +305,8 @@ def _verdict(plan: Plan, workload: Workload, mapping: Mapping[str, Cost], clock:
                 return found, False
             place = name if cost is chosen else f"{name} on {cost.engine} {cost.precision}"
             if feasible and not is_feasible(workload, {**mapping, name: rescale_cost(cost, high)}):
-                holds = break_even(workload, mapping, cost)
-                chance = (1 + cost.error - min(holds, 1 + cost.error)) / (2 * cost.error)
+                holds, most = break_even(workload, mapping, cost), 1 + cost.error
+                chance = (most - min(holds, most)) / (most - 1 / most)
                 share = f"{cost.error:.0%}"
                 why = f"{name} may take {share} longer; deadlines are proved up to {holds - 1:.0%}"
                 found.append(_Option(cost, chance, 0.0, why))

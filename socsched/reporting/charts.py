@@ -302,7 +302,7 @@ def draw_prediction_errors(rows: Sequence[tuple[str, float, float, float | None]
         y = row * step + 22.0
         parts.append(text(title, left - 8, y + 4, class_="axis end"))
         if error:
-            a, b = x(max(1 - error, low)), x(min(1 + error, high))
+            a, b = x(max(1 / (1 + error), low)), x(min(1 + error, high))
             parts.append(element("rect", x=a, y=y - 8, width=b - a, height=16, class_="peak"))
         parts.append(element("line", x1=x(p50), x2=x(most), y1=y, y2=y, class_="edge"))
         parts.append(element("circle", cx=x(p50), cy=y, r=5, class_="dot"))

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from socsched.bounded import read_bytes
+from socsched.cost.cost import is_within
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.errors import InputError
 from socsched.planning.plan import Plan
@@ -217,9 +218,9 @@ class Line:
     @property
     def outside(self) -> bool:
         """Return whether the measurement is outside the interval of the plan's figure."""
-        return bool(
-            self.interval and self.planned and self.measured and abs(self.measured / self.planned - 1) > self.interval
-        )
+        if not (self.interval and self.planned and self.measured):
+            return False
+        return not is_within(self.measured / self.planned, self.interval)
 
     @property
     def predicted(self) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from socsched.cost.cost import is_within
 from socsched.cost.power import Watts, at_wall
 from socsched.descriptor.distribution import nearest_rank
 from socsched.descriptor.platform import NATIVE, OWN, Supply
@@ -227,7 +228,7 @@ class StageTimes:
     @property
     def outside(self) -> bool | None:
         """Return whether the measured median is outside the interval that was predicted, None where none was stated."""
-        return abs(self.ratio - 1) > self.error if self.ratio is not None and self.error else None
+        return not is_within(self.ratio, self.error) if self.ratio is not None and self.error else None
 
     @property
     def mark(self) -> str:

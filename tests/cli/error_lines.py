@@ -261,6 +261,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("validate {root}/broken.csv --networks {root}/folder --bar {root}/broken.yaml", "broken.yaml:2:"),
         ("validate {root}/broken.csv --networks {root}/folder --bar {root}/tiny.yaml", "tiny.yaml:2:1: name: unknown"),
         ("validate {root}/broken.csv --networks {root}/folder -p nowhere", "nowhere"),
+        ("validate {root}/broken.csv --networks {root}/folder --leave-out nonsense", "broken.csv"),
     ],
     "guard": [
         (f"guard pointpillars -p {BOARD} --precision nonsense -o {{root}}/guarded", "expected [STAGE=]auto"),

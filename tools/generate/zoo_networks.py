@@ -146,7 +146,8 @@ class _Outputs:
         return Chosen()
 
 
-NETWORKS: dict[str, Callable[[], tuple[Any, tuple[Any, ...], list[str]]]] = {
+Makers = dict[str, Callable[[], tuple[Any, tuple[Any, ...], list[str]]]]
+NETWORKS: Makers = {
     "mobilenetv4_conv_small": _mobilenetv4,
     "vit_b_16": _vit,
     "swin_t": _swin,
@@ -160,6 +161,8 @@ NETWORKS: dict[str, Callable[[], tuple[Any, tuple[Any, ...], list[str]]]] = {
     "ssd300_resnet50": _ssd,
     "pidnet_s": _pidnet,
     "bevformer_tiny": _bevformer(),
+}
+PARTS: Makers = {
     "uniad_tiny_bev": _bevformer("QUARTER"),
     "bevfusion_camera": _bevfusion("camera"),
     "bevfusion_grid": _bevfusion("grid"),
@@ -167,6 +170,7 @@ NETWORKS: dict[str, Callable[[], tuple[Any, tuple[Any, ...], list[str]]]] = {
     "bevfusion_boxes": _bevfusion("boxes"),
     "centerpoint_dense": _bevfusion("centerpoint"),
 }
+"""Parts of published pipelines, for `tools.verify.published`."""
 
 
 def exported(name: str) -> bytes:
@@ -176,7 +180,7 @@ def exported(name: str) -> bytes:
 
     torch.backends.mha.set_fastpath_enabled(False)  # the fused attention has no ONNX form
     torch.manual_seed(0)
-    net, inputs, names = NETWORKS[name]()
+    net, inputs, names = (NETWORKS | PARTS)[name]()
     file = io.BytesIO()
     with torch.no_grad():
         torch.onnx.export(net.eval(), inputs, file, input_names=names, opset_version=OPSET, dynamo=False)
@@ -188,7 +192,7 @@ def exported(name: str) -> bytes:
 
 
 def main(folder: Path, names: list[str]) -> None:
-    """Write the named networks, or all."""
+    """Write the named networks, or all of docs/zoo.md."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names or NETWORKS:
         packed = lzma.compress(exported(name), lzma.FORMAT_XZ)

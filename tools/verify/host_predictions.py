@@ -34,6 +34,7 @@ import numpy as np
 from socsched.api.loading import load_platform
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.native.host_stages import NativeStages, compiled_stages
+from socsched.cost.cost import is_within
 from socsched.cost.fitted import estimate
 from socsched.descriptor import host, host_probe
 from socsched.descriptor.pipeline import Stage
@@ -248,7 +249,7 @@ def line(row: Row) -> str:
 
 def within(row: Row) -> bool:
     """Return whether a measured time is in its interval."""
-    return bool(abs(row["predicted"] - row["measured"]) <= row["error"] * row["predicted"])
+    return is_within(row["measured"] / row["predicted"], row["error"])
 
 
 def summary(some: Sequence[Row]) -> str:

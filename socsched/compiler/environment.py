@@ -10,9 +10,21 @@ from socsched.compiler.loading.tvm_runtime import check_versions, online_cores, 
 from tvm import relax, s_tir, te, tirx
 from tvm.s_tir.dlight.analysis.common_analysis import collect_vars_used_in_prim_expr as variables_in
 from tvm.script import tirx as T
+from tvm_ffi import structural_walk
 
 from socsched.compiler import script
 
 script.speed_up_parser()
 
-__all__ = ["T", "check_versions", "online_cores", "relax", "s_tir", "te", "tirx", "tvm", "variables_in"]
+__all__ = [
+    "T",
+    "check_versions",
+    "online_cores",
+    "relax",
+    "s_tir",
+    "structural_walk",
+    "te",
+    "tirx",
+    "tvm",
+    "variables_in",
+]

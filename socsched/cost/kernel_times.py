@@ -60,6 +60,8 @@ SHORT = 5_000.0
 """Time (ns) below which a kernel's relative error does not matter."""
 RECURRENT = 0.7
 """Relative error of a recurrent operator's time: its turns were not measured, only products and reads."""
+UNKINDRED = 0.7
+"""Relative error of an operator that only a runtime knows and that is priced as another with as much arithmetic."""
 TERM = 0.01
 """Relative error that a term of a family's rates must save to be one."""
 FEWEST = 3
@@ -87,6 +89,8 @@ def family(op: Operator) -> str:
     kind = kind_of(op)
     if kind in ("conv2d", "winograd") or (kind == "depthwise" and op.outputs[0].shape[1] != op.attrs["groups"]):
         return _convolution(op)
+    if _is_arithmetic(op):
+        return "conv" if op.whole == "other_conv" else "products"
     name = FAMILIES.get(kind, ELEMENTWISE)
     if kind == "resize2d" and op.attrs.get("bilinear"):
         return "linear"
@@ -96,6 +100,14 @@ def family(op: Operator) -> str:
     if name == "matmul" and op.inputs[0].shape[-2:-1] == (1,):
         return "products of rows"
     return f"{name} of tokens" if name in IMAGES and rank != 4 else name
+
+
+def _is_arithmetic(op: Operator) -> bool:
+    """Return whether an operator without a kind here (a 3-D convolution) takes the time of its arithmetic.
+
+    Element-wise kernels tell the time of a byte only: by theirs, its operations would be free.
+    """
+    return op.kind == "onnx" and not op.attrs.get("turns") and op.flops > ARITHMETIC * (op.read_bytes + op.write_bytes)
 
 
 def _convolution(op: Operator) -> str:
@@ -185,7 +197,8 @@ def kernel_time(times: KernelTimes, op: Operator, threads: int) -> tuple[float, 
     if op.attrs.get("turns"):
         return _in_turns(times, op, threads, rates)
     time = rates.call + rates.op * ops + rates.moved * moved + rates.weight * weights
-    return time + beyond_cache(times, moved, weights, _known(times, threads)[-1]), rates.error
+    error = max(rates.error, UNKINDRED) if _is_arithmetic(op) else rates.error
+    return time + beyond_cache(times, moved, weights, _known(times, threads)[-1]), error
 
 
 def _in_turns(times: KernelTimes, op: Operator, threads: int, rates: Rates) -> tuple[float, float]:

@@ -178,3 +178,18 @@ def test_convolutions_belong_to_the_family_of_the_kernel_that_computes_them(
     shape = TensorType((1, 64, size, size), "fp32")
     made = replace(one, outputs=(shape,), attrs={**one.attrs, "in_channels": 64, **attrs})
     assert kernel_times.family(made) == family
+
+
+@pytest.mark.parametrize(("whole", "family"), [("other_conv", "conv"), ("einsum", "products")])
+def test_what_only_a_runtime_computes_takes_the_time_of_its_arithmetic(whole: str, family: str) -> None:
+    """Element-wise kernels are told by their bytes alone: a 3-D convolution priced by them was free."""
+    bytewise = [KernelTime(kernel_times.ELEMENTWISE, 1, size / 8, size, 0.0, 0.05 * size) for size in (1e5, 1e6, 3e6)]
+    products = [KernelTime(family, 1, ops, 1e5, 1e4, 0.01 * ops) for ops in (1e6, 1e7, 5e7, 2e8)]
+    times = KernelTimes("onnxruntime", "1", "2026-01-02", "fp32", (*bytewise, *products))
+    tensor = TensorType((1, 64, 8, 56, 56), "fp32")
+    op = Operator("c", "onnx", "fp32", (tensor,), (tensor,), 10**9, 10**6, 10**6, 10**5, whole=whole)
+    time, error = kernel_times.kernel_time(times, op, 1)
+    assert time == pytest.approx(1e7, rel=0.02)
+    assert error >= kernel_times.UNKINDRED
+    little = replace(op, flops=10**6)
+    assert kernel_times.kernel_time(times, little, 1)[0] < time / 10

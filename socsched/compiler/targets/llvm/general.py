@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from socsched.compiler.environment import relax, s_tir, tirx, tvm, variables_in
+from socsched.compiler.environment import relax, s_tir, structural_walk, tirx, tvm, variables_in
 from socsched.compiler.targets.llvm.fuse import function
 
 _LEAST = 1 << 14
@@ -24,12 +24,41 @@ def legalised(module: Any, target: Any) -> Any:
     passes = [
         *relax.backend.cpu_generic.pipeline.library_dispatch_passes(target),
         relax.transform.LegalizeOps(vector),
-        *relax.backend.cpu_generic.pipeline.legalize_passes(target)[1:],
+        *map(_sparing, relax.backend.cpu_generic.pipeline.legalize_passes(target)[1:]),
         relax.transform.RewriteDataflowReshape(),
         tvm.transform.module_pass(_scheduled, opt_level=0, name="ScheduleGeneral"),
     ]
     with target:
         return tvm.transform.Sequential(passes)(module)
+
+
+def _sparing(step: Any) -> Any:
+    """Return a pass; the folding of constants without kernels of a processor's own instructions, which run later.
+
+    TVM folds on a processor without any extension, for which LLVM ends the process at such an instruction.
+    """
+    if step.info.name != "FoldConstant":
+        return step
+
+    def fold(module: Any, _: Any) -> Any:
+        functions = module.functions_items()
+        own = {variable: kernel for variable, kernel in functions if _has_own_instructions(kernel)}
+        for variable in own:
+            module.update_func(variable, relax.ExternFunc(variable.name_hint))
+        module = step(module)
+        for variable, kernel in own.items():
+            module.update_func(variable, kernel)
+        return module
+
+    return tvm.transform.module_pass(fold, opt_level=0, name="FoldConstant")
+
+
+def _has_own_instructions(kernel: Any) -> bool:
+    if not isinstance(kernel, tirx.PrimFunc):
+        return False
+    calls: list[str] = []
+    structural_walk(kernel.body, (tvm.ir.Call, lambda call: calls.append(getattr(call.op, "name", ""))))
+    return "tirx.call_llvm_pure_intrin" in calls
 
 
 def built(module: Any, target: Any) -> Any:

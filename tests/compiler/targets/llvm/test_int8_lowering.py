@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from socsched.compiler.builder import compile_stage
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
@@ -24,6 +25,8 @@ from socsched.compiler.targets.llvm.int8_dot import Dot, int8_options
 from socsched.compiler.targets.llvm.int8_lower import lower_int8
 from socsched.compiler.targets.llvm.processor import cpu_flags
 from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, SSE
+from socsched.descriptor.catalog import get_platform
+from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
@@ -307,3 +310,26 @@ def test_a_sum_of_much_smaller_range_than_what_is_added() -> None:
     assert np.unique(expected).size > 50 and np.array_equal(found, expected)
     with pytest.raises(CompileError, match="its step is 100 times finer than that of x"):
         quantise(graph, weights_of(network), Scales({**scales, "sum": Scale(0.001, True)}))
+
+
+def test_a_convolution_of_a_constant_is_computed_on_the_processor_that_it_is_compiled_for(tmp_path: Path) -> None:
+    """TVM folds constants on a processor without byte products, where LLVM ends the process at one."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    generator = np.random.default_rng(0)
+    sizes = {"p": (1, 16, 8, 8), "w": (16, 16, 1, 1), "k": (16, 16, 3, 3)}
+    constants = [
+        numpy_helper.from_array(generator.normal(size=size).astype(np.float32), name) for name, size in sizes.items()
+    ]
+    nodes = [
+        helper.make_node("Conv", ["p", "w"], ["q"]),
+        helper.make_node("Conv", ["x", "k"], ["y"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["y", "q"], ["z"]),
+    ]
+    x, z = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16, 8, 8]) for name in "xz")
+    graph = helper.make_graph(nodes, "n", [x], [z], constants)
+    path = tmp_path / "n.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    stage = Stage("n", "n", "onnx", params={"file": str(path)})
+    artifact = compile_stage(stage, get_platform("host").engines[0], "int8")
+    assert artifact.precision == "int8" and artifact.loadable

@@ -32,12 +32,13 @@ def joined(plan: Plan, stages: Described) -> dict[str, dict[str, Any]]:
         else:
             continue
         ends[name] = frame
+    conversions = {move.task for move in plan.transitions}  # whose readers name the stage before
     for first, *others in (frame for frame in frames if len(frame) > 1):
         readers = {
             one["from"]: name for name, how in stages.items() for one in how.get("inputs", ()) if name not in others
         }
         for number, name in enumerate((first, *others)):
-            read = name in readers or any(port["on_host"] for port in stages[name]["outputs"])
+            read = name in readers or name in conversions or any(port["on_host"] for port in stages[name]["outputs"])
             made[name] |= {"inner": not read} | ({"follows": first, "part": number} if number else {})
         made[first]["followers"] = [{"task": name, "stage": made[name]} for name in others]
     return made

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from socsched.executor.gpu_frames import joined
+from socsched.planning.plan import Transition
 from tests.runtime.run_plans import MS, plan, task
 
 
@@ -32,6 +34,15 @@ def test_a_chain_is_started_by_its_first_stage() -> None:
     assert [(one["task"], one["stage"]["part"]) for one in made["a"]["followers"]] == [("b", 1), ("c", 2)]
     assert [made[name]["inner"] for name in "abc"] == [True, True, False]
     assert made["b"]["follows"] == made["c"]["follows"] == "a" and "followers" not in made["b"]
+
+
+def test_what_a_conversion_gives_is_kept_for_its_readers() -> None:
+    # which name the stage before it: another frame may not write there while they read
+    tasks = task("a", "s"), task("a>b", "a"), task("b", "a>b")
+    move = Transition("a", "b", 0, "", "", "fp16", "fp16", "gpu", "a>b", 0)
+    stages = {"a": stage(("s", "fp32")), "a>b": stage(("a", "fp16")), "b": stage(("a", "fp32"), kind="engine")}
+    made = joined(replace(plan(*tasks, sensors={"s": 10 * MS}), transitions=(move,)), stages)
+    assert made["a>b"]["follows"] == "a" and not made["a>b"]["inner"]
 
 
 @pytest.mark.parametrize(

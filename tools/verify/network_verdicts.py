@@ -1,7 +1,7 @@
 """Whether `lint`, `plan` and `compile` say the same of random networks of ONNX's operators, for every engine.
 
 Usage: python -m tools.verify.network_verdicts [--count 500] [--first 0] [--boards A,B] [--build N] [--keep FOLDER]
-       python -m tools.verify.network_verdicts --files FILE.onnx ... [--minutes 5]
+       python -m tools.verify.network_verdicts --files FILE.onnx ... [--minutes 5] [--unrun]
 
 A network has one to three inputs of one to five dimensions, of floats, bytes, whole numbers or truth values, sizes left
 open or not, several outputs, operators with and without kernels, and now and then one that no one knows.  For every
@@ -13,6 +13,7 @@ message, naming every node at once, in all three.  Printed: contradictions with 
 With --files a table of networks instead: what is read; the verdict, engines and data type of a plan for three boards
 and this machine; compiled and run here, the largest difference from ONNX Runtime's outputs over the largest value, and
 the planned time over the measured one (of a machine at rest).  Each network has a process of its own and --minutes.
+With --unrun they are planned alone.
 """
 
 from __future__ import annotations
@@ -600,8 +601,8 @@ def _compile(stage: Stage, engine: Engine, precision: str, runtime: str, build: 
     return ""
 
 
-def row(path: Path) -> dict[str, str]:
-    """Return the line of a network in the table, by column."""
+def row(path: Path, run: bool = True) -> dict[str, str]:
+    """Return the line of a network in the table, by column, `run` on this machine or only planned."""
     line = {"network": f"{path.parent.name}/{path.name.partition('.')[0]}", "read": "no"}
     try:
         pipeline = onnx_pipeline(path, 1000)
@@ -613,6 +614,8 @@ def row(path: Path) -> dict[str, str]:
                 plan = plan_with(pipeline, name, None, PlanOptions(evaluations=96, explain=False, refine=False))
             places = sorted({f"{task.engine} {task.precision}" for task in plan.tasks if task.model})
             line[name] = f"{plan.verdict}: {', '.join(places)}"
+        if not run:
+            return line
         checked = verify(path)
         worst = max((one.error for one in checked.outputs), default=0.0)
         line["outputs"] = f"{'equal' if checked.equal else 'DIFFER'} {worst:.1g} {checked.precision} {checked.runtime}"
@@ -622,11 +625,11 @@ def row(path: Path) -> dict[str, str]:
     return line
 
 
-def table(files: list[Path], minutes: float) -> int:
+def table(files: list[Path], minutes: float, run: bool) -> int:
     """Print a line for each network, computed in a process of its own; return whether any crashed."""
-    crashed = 0
+    crashed, more = 0, [] if run else ["--unrun"]
     for file in files:
-        command = [sys.executable, "-m", "tools.verify.network_verdicts", "--row", str(file)]
+        command = [sys.executable, "-m", "tools.verify.network_verdicts", "--row", str(file), *more]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=60 * minutes, check=False)
             text = done.stdout.strip().splitlines()[-1] if not done.returncode else f"CRASH {done.stderr[-600:]}"
@@ -647,14 +650,15 @@ def main() -> int:
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--files", type=Path, nargs="*")
     parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--unrun", action="store_true")
     parser.add_argument("--row", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     if asked.row:
-        print(" | ".join(f"{name} {text}" for name, text in row(asked.row).items()))
+        print(" | ".join(f"{name} {text}" for name, text in row(asked.row, not asked.unrun).items()))
         return 0
     if asked.files:
-        return table(asked.files, asked.minutes)
+        return table(asked.files, asked.minutes, not asked.unrun)
     boards = [get_platform(name) for name in asked.boards.split(",")]
     outcomes: Counter[str] = Counter()
     contradictions = 0

@@ -78,6 +78,13 @@ def expected(model: Model) -> dict[str, Domain]:
     }
 
 
+def whole_numbers(network: Network) -> dict[str, Domain]:
+    """Return what each input of a network holds that takes no floats: places in tables, masks, bytes."""
+    walk = _Walk(network, None)
+    inputs = network.inputs.items()
+    return {name: walk.domain(name, kind, None) for name, kind in inputs if kind.dtype not in ("fp32", "fp16")}
+
+
 def _by_type(kind: TensorType) -> Domain:
     if kind.dtype == "uint8":
         return Domain("index", 0, 255)

@@ -27,6 +27,7 @@ from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model
 from socsched.models.registry import bindings, get_model
+from socsched.models.samples import whole_numbers
 from socsched.models.weights import check_weights
 
 DEFAULT_SAMPLES = 2
@@ -135,12 +136,15 @@ def calibrate(network: Network, weights: Mapping[str, Array], samples: Iterable[
 
 
 def seeded_samples(network: Network, count: int = DEFAULT_SAMPLES) -> list[Sample]:
-    """Return `count` samples of standard normal inputs, the same in every process."""
-    generator = np.random.default_rng(0)
-    return [
-        {name: generator.standard_normal(t.shape).astype(np.float32) for name, t in network.inputs.items()}
-        for _ in range(count)
-    ]
+    """Return `count` samples, the same in every process: standard normal, and of whole numbers those expected."""
+    generator, whole = np.random.default_rng(0), whole_numbers(network)
+
+    def drawn(name: str, kind: TensorType) -> Array:
+        if name in whole:
+            return whole[name].draw(kind, generator)
+        return generator.standard_normal(kind.shape).astype(np.float32)
+
+    return [{name: drawn(name, kind) for name, kind in network.inputs.items()} for _ in range(count)]
 
 
 def calibrate_pipeline(

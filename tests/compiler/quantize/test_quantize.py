@@ -43,6 +43,7 @@ from socsched.errors import CompileError, DescriptorError, UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.network import backbone_network, head_network
+from socsched.models.registry import get_model
 from socsched.models.weights import draw_weights
 
 Array = np.ndarray[Any, Any]
@@ -220,3 +221,30 @@ def test_impossible_requests_are_reported(make_engine: Make) -> None:
         calibrate(head_network(4, 4), draw_weights(head_network(4, 4)), [])
     with pytest.raises(UsageError, match="nothing to calibrate with"):
         calibrate_pipeline(get_pipeline("pointpillars"), {}, [])
+
+
+def test_inputs_of_whole_numbers_are_calibrated_with_places_that_exist(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    kernel = numpy_helper.from_array(np.ones((16, 16, 3, 3), np.float32), "k")
+    nodes = [
+        helper.make_node("Conv", ["x", "k"], ["y"], pads=[1, 1, 1, 1]),
+        helper.make_node("Gather", ["y", "places"], ["z"], axis=2),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 8, 8]),
+        helper.make_tensor_value_info("places", TensorProto.INT64, [40]),
+    ]
+    output = helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, 16, 40, 8])
+    graph = helper.make_graph(nodes, "n", inputs, [output], [kernel])
+    path = tmp_path / "n.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    model = get_model("onnx", {"file": str(path)})
+    assert model.network is not None and model.weights is not None
+    network = model.network()
+    samples = seeded_samples(network, 2)
+    image, places = network.inputs
+    for sample in samples:
+        assert sample[image].dtype == np.float32
+        assert sample[places].dtype == np.int64 and set(sample[places]) <= set(range(8))
+    calibrate(network, model.weights(), samples)

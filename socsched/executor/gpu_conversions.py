@@ -12,7 +12,7 @@ from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.targets.cuda import convert
 from socsched.errors import MachineError, UsageError
 from socsched.executor.gpu_programs import CONSTANTS, FORMAT, Program, after, conversion, store
-from socsched.executor.gpu_stages import SORT, number_of, room_of_port
+from socsched.executor.gpu_stages import SORT, number_of, room_of_port, takes_on_gpu
 from socsched.executor.host_calls import host_call
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
@@ -36,7 +36,7 @@ def describe_gpu_conversion(task: Task, setting: Setting, rooms: Mapping[str, in
     given, wanted = output_types(move.source, setting), target_types(move, setting)
     names = list(given)
     sinks = {t.sink for t in setting.plan.transitions if t.task == task.name}
-    on_host = any(sort_of(t, setting) != SORT for t in setting.plan.tasks if t.name in sinks)
+    readers = [t for t in setting.plan.tasks if t.name in sinks]
     made = _Program()
     inputs: list[dict[str, Any]] = []
     outputs, places = [dict(_ABSENT) for _ in names], [{"offset": 0, "bytes": 0} for _ in names]
@@ -49,7 +49,9 @@ def describe_gpu_conversion(task: Task, setting: Setting, rooms: Mapping[str, in
         except MachineError as error:
             raise UsageError(f"{task.name}: {error}", error.hint) from error
         inputs.append({"from": move.source, "port": number, **_tensor(source)})
-        outputs[number] = {**_tensor(replace(kind, shape=source.shape)), "on_host": on_host}
+        form = _tensor(replace(kind, shape=source.shape))
+        there = (takes_on_gpu(reader, task, setting, port, form) for reader in readers)
+        outputs[number] = {**form, "on_host": not all(there)}
     arch = str(setting.platform.engine(task.engine).target.get("arch", ""))
     program = store(made.program(arch, places))
     described = {"kind": SORT, "programs": [str(program)], "piece": 0, "queued": 2, "inputs": inputs}

@@ -23,6 +23,8 @@ from socsched.runtime.backends.device_code import compiled
 from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
 
 SORT = "cuda"
+SHARING = ("board", "cudla")
+"""Adapters whose libraries read and write memory of the first GPU."""
 
 
 def describe_gpu_stage(
@@ -47,7 +49,11 @@ def describe_gpu_stage(
     program = stored_program([artifact], arch, room_of(artifact, stage, setting, rooms), arriving)
     names = artifact.output_names
     mark = marking(names) if is_function(artifact) else None
-    read = {name: artifact.target != SORT or _on_host(task, setting, name) for name in names}
+    read = {
+        name: artifact.target != SORT
+        or where_read(task, setting, name, {"dtype": kind.dtype, "layout": kind.layout})[0]
+        for name, kind in zip(names, artifact.outputs, strict=True)
+    }
     records = any(list(names[:3]) == [prefix + port for port in DETECTION_PORTS] for prefix in PREFIXES)
     entries = [
         {
@@ -144,17 +150,36 @@ def room_of(artifact: Artifact, stage: Stage, setting: Setting, rooms: Mapping[s
     return max(varying, default=0)
 
 
-def _on_host(task: Task, setting: Setting, port: str) -> bool:
-    """Return whether the host reads an output: a stage elsewhere, or a conversion, or nothing in the plan does."""
+def where_read(task: Task, setting: Setting, port: str, form: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether the host reads an output, as it does what nothing in the plan reads, and whether a GPU does.
+
+    `form`: how it lies on the GPU, as an entry of run.json.
+    """
     tasks = {t.name: t for t in setting.plan.tasks}
+    moves = [move for move in setting.plan.transitions if move.source == task.name and move.task in tasks]
+    moved = {move.sink for move in moves}
     readers = [
         name
         for name, ports in setting.bound.items()
-        if name in tasks and any(provider == task.name and own == port for own, provider in ports.items())
+        if name in tasks and name not in moved and ports.get(port) == task.name
     ]
-    moves = [move.task for move in setting.plan.transitions if move.source == task.name]
-    moved = any(sort_of(tasks[name], setting) != SORT for name in moves if name in tasks)
-    return moved or not readers or any(sort_of(tasks[name], setting) != SORT for name in readers)
+    there = [
+        takes_on_gpu(tasks[name], task, setting, port, form) for name in (*readers, *{move.task for move in moves})
+    ]
+    return not all(there) or not there, any(there)
+
+
+def takes_on_gpu(reader: Task, task: Task, setting: Setting, port: str, form: Mapping[str, Any]) -> bool:
+    """Return whether a stage takes an output of `task` where it lies: our kernels, or a library of the first GPU.
+
+    That has to take the form in which it lies there.
+    """
+    built = setting.built.get(reader.name)
+    if built is None:
+        return sort_of(reader, setting) == SORT and "scale_bits" not in form
+    entries = [entry for entry in built["inputs"] if entry["port"] == port]
+    same = [entry.get(key) == form.get(key) for entry in entries for key in ("dtype", "layout", "scale_bits")]
+    return built["adapter"] in SHARING and not number_of(task, setting) and bool(entries) and all(same)
 
 
 def room_of_port(setting: Setting, provider: str, port: str, rooms: Mapping[str, int]) -> int:

@@ -16,7 +16,7 @@ from socsched.executor import vendor_stages
 from socsched.executor.callbacks import Callbacks, Called
 from socsched.executor.cpu_programs import stored_cpu_program
 from socsched.executor.gpu_conversions import describe_gpu_conversion
-from socsched.executor.gpu_stages import describe_gpu_stage, room_of
+from socsched.executor.gpu_stages import SHARING, describe_gpu_stage, room_of, where_read
 from socsched.executor.host_calls import HostCall, host_call
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port
@@ -131,7 +131,7 @@ def _describe(
             {**entry, "from": bound[entry["port"]], "port": _port(setting, bound[entry["port"]], entry["port"])}
             for entry in built["inputs"]
         ]
-        return {**built, "inputs": inputs, "title": title}
+        return {**built, "inputs": inputs, "outputs": _shared(task, setting, built, served), "title": title}
     if sort in GPUS:
         sensors = sensor_ports(setting)
         given = {
@@ -146,6 +146,18 @@ def _describe(
     if sort == "function":
         return _function(task, stage, setting, frames, served)
     return _network(task, stage, setting, rooms, served)
+
+
+def _shared(task: Task, setting: Setting, built: Mapping[str, Any], served: Served | None) -> list[Mapping[str, Any]]:
+    """Return the outputs of a vendor's stage, with where they are read if its library shares memory of the GPU."""
+    if built["adapter"] not in SHARING:
+        return list(built["outputs"])
+    shown = served is not None and (served.see is not None or not served.replaced.isdisjoint(GPUS))
+    read = [where_read(task, setting, entry["port"], entry) for entry in built["outputs"]]
+    return [
+        {**entry, "on_host": shown or on_host, "on_gpu": on_gpu}
+        for entry, (on_host, on_gpu) in zip(built["outputs"], read, strict=True)
+    ]
 
 
 def _function(

@@ -32,9 +32,13 @@ def run(
     stage: Mapping[str, Any],
     given: np.ndarray[Any, Any] = INPUT,
     lanes: tuple[int, ...] = (0,),
+    first: Mapping[str, Any] | None = None,
     **env: str,
 ) -> Any:
-    """Return the process after two frames of a sensor went through a stage on some lanes of its engine."""
+    """Return the process after two frames of a sensor went through a stage on some lanes of its engine.
+
+    With `first` through that stage before, "first", whose outputs it reads.
+    """
     (folder / "frames.bin").write_bytes(given.tobytes() * 3)
     entry = {"shapes": [list(given.shape)]}
     document = {
@@ -43,14 +47,19 @@ def run(
         "frames": [entry, entry],
         "warm": entry,
     }
-    made = plan(task("detect", "s", queue=9, lanes=lanes), sensors={"s": 20 * MS})
+    tasks = [task("detect", "s" if first is None else "first", queue=9, lanes=lanes)]
+    tasks[:0] = [] if first is None else [task("first", "s", queue=9)]
+    made = plan(*tasks, sensors={"s": 20 * MS})
+    inputs = [{"from": "s", "port": 0, **tensor("x", "fp32", *given.shape)}]
     full = {
-        "inputs": [{"from": "s", "port": 0, **tensor("x", "fp32", *given.shape)}],
+        "inputs": inputs,
         "outputs": OUTPUTS,
         "records": True,
         **stage,
     }
-    settings = RunSettings(made, 40 * MS, {"detect": {"s"}}, {"detect": full}, inputs={"s": document})
+    stages = {"detect": full} if first is None else {"first": {"inputs": inputs, **first}, "detect": full}
+    needs = {"detect": {"s"}} if first is None else {"first": {"s"}, "detect": {"first"}}
+    settings = RunSettings(made, 40 * MS, needs, stages, inputs={"s": document})
     command = [str(executor), str(write_settings(settings, folder)), "-o", str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **env})
 

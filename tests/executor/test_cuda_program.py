@@ -52,7 +52,7 @@ def place(space: str, offset: int) -> dict[str, Any]:
 
 def program(folder: Path, gpu: Path, name: str = "program.json", **changes: Any) -> str:
     """Write the launch list of a stage with room for ROOM rows of seven floats."""
-    (folder / "weights.bin").write_bytes(np.float32([0, 1]).tobytes())
+    (folder / "weights.bin").write_bytes(np.array([0, 1], np.float32).tobytes())
     values = [
         place("memory", 0),
         place("results", 0),
@@ -106,7 +106,7 @@ def stage(*programs: str, **changes: Any) -> dict[str, Any]:
 
 def start(executor: Path, folder: Path, gpu: Path, given: Mapping[str, Any], **env: str) -> Any:
     log = str(folder / "driver.log")
-    return run(executor, folder, given, LD_LIBRARY_PATH=str(gpu / "driver"), STANDIN_LOG=log, **env)
+    return run(executor, folder, given, INPUT, (0,), None, LD_LIBRARY_PATH=str(gpu / "driver"), STANDIN_LOG=log, **env)
 
 
 @pytest.mark.parametrize("piece", [0, 1, 2])

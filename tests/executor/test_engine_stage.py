@@ -20,9 +20,12 @@ from socsched.executor.build import SOURCES, cxx_compiler, find_executor
 from socsched.executor.vendor_stages import describe_engine
 from tests.executor.gpu_standin import build_driver, noted
 from tests.executor.one_stage import INPUT, OUTPUTS, ROWS, detections, run, tensor
+from tests.executor.test_cuda_program import gpu, program
+from tests.executor.test_cuda_program import stage as cuda_stage
 
 HERE = Path(__file__).parent
 BOARD = SOURCES.parent / "board"
+__all__ = ["gpu"]  # a fixture
 
 
 @pytest.fixture(scope="module")
@@ -189,8 +192,8 @@ def test_an_artefact_s_bytes_are_floats_for_the_executor(
     given = [{"from": "s", **tensor("x", "fp32", ROWS, 7), "port": 0, **half}]
     stage |= {"inputs": given, "outputs": [{**OUTPUTS[0], **half}, {**OUTPUTS[1], **half}, OUTPUTS[2]]}
     frame = np.full_like(INPUT, value)
-    log = {"LD_LIBRARY_PATH": str(dla / "driver"), "STANDIN_LOG": str(tmp_path / "log")}
-    done = run(executor, tmp_path, stage, given=frame, **log)
+    log = str(tmp_path / "log")
+    done = run(executor, tmp_path, stage, given=frame, LD_LIBRARY_PATH=str(dla / "driver"), STANDIN_LOG=log)
     assert (done.returncode, done.stderr) == (0, "")
     steps = np.clip(np.rint(frame / np.float32(0.5)), -128, 127)
     assert np.array_equal(np.float32(detections(tmp_path)[0]["boxes"]), steps * np.float32(0.5))
@@ -267,6 +270,64 @@ def test_tensorrt_engines_run_through_an_adapter_built_on_the_board(
     assert np.array_equal(np.float32(detections(tmp_path)[0]["boxes"]), INPUT)
 
 
+def copied(log: Path) -> tuple[float, float]:
+    """Return the bytes that a frame copies between the host and the GPU, and on the GPU."""
+    calls = [line.split() for line in noted(log) if line.startswith("copy ")]
+    sums = [sum(int(size) for _, way, size in calls if (way == "across") == on_gpu) for on_gpu in (False, True)]
+    return sums[0] / 5, sums[1] / 5  # frames with those that warm up
+
+
+@pytest.mark.parametrize("scale", [{}, {"scale_bits": 0x3E000000}])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("order", ["TensorRT, DLA", "DLA, TensorRT"])
+def test_what_lies_on_the_gpu_does_not_cross_to_the_host(
+    executor: Path, dla: Path, tensorrt: str, order: str, shared: bool, scale: Mapping[str, int], tmp_path: Path
+) -> None:
+    """A TensorRT engine takes the output of a DLA where it lies, bytes as well, and a DLA a copy made on the GPU."""
+    size, kind = (28, 2) if scale else (112, 0)
+    between = {**tensor("y", "fp32", ROWS, 7), **scale}
+    files = (tmp_path / "first", tmp_path / "second")
+    if order == "TensorRT, DLA":
+        files[0].write_text(f"input x 0 112\noutput y {kind} {size}\n")
+        files[1].write_text(LOADABLE.replace("x 112", f"y {size}"))
+    else:
+        files[0].write_text(f"input x 112\noutput y {size}\n")
+        files[1].write_text(ENGINE.replace("x 0 112", f"y {kind} {size}"))
+    first, stage = (
+        engine("board", file, tensorrt)
+        if one == "TensorRT"
+        else engine("cudla", file, str(dla / "libcudla.so"), core="1")
+        for one, file in zip(order.split(", "), files, strict=True)
+    )
+    first["outputs"] = [{**between, "on_gpu": shared, "on_host": not shared}]
+    stage["inputs"] = [{"from": "first", "port": 0, **between}]
+    log = tmp_path / "log"
+    done = run(executor, tmp_path, stage, first=first, LD_LIBRARY_PATH=str(dla / "driver"), STANDIN_LOG=str(log))
+    assert (done.returncode, done.stderr) == (0, "")
+    across = size if shared and order == "TensorRT, DLA" else 0
+    assert copied(log) == (112 + 144 + (0 if shared else 2 * size), across)
+    if not scale:
+        assert np.array_equal(np.float32(detections(tmp_path)[0]["boxes"]), INPUT)
+
+
+@pytest.mark.parametrize("on_host", [False, True])
+@pytest.mark.parametrize("adapter", ["board", "cudla"])
+def test_what_kernels_give_is_taken_on_the_gpu(
+    executor: Path, dla: Path, gpu: Path, tensorrt: str, adapter: str, on_host: bool, tmp_path: Path
+) -> None:
+    kernels = cuda_stage(program(tmp_path, gpu))
+    boxes, scores, labels = kernels["outputs"]
+    kernels["outputs"] = [{**boxes, "on_host": on_host}, {**scores, "on_host": False}, labels]
+    (tmp_path / "model").write_text(ENGINE if adapter == "board" else LOADABLE)
+    stage = engine(adapter, tmp_path / "model", tensorrt if adapter == "board" else str(dla / "libcudla.so"))
+    stage["inputs"] = [{"from": "first", "port": 0, **tensor("x", "fp32", ROWS, 7)}]
+    log = tmp_path / "log"
+    done = run(executor, tmp_path, stage, first=kernels, LD_LIBRARY_PATH=str(dla / "driver"), STANDIN_LOG=str(log))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert np.array_equal(np.float32(detections(tmp_path)[0]["boxes"]), INPUT + 1)
+    assert noted(log).count("copy in 112") == 5  # of the sensor alone
+
+
 def test_an_adapter_that_was_not_built_is_named(executor: Path, tmp_path: Path) -> None:
     done = run(executor, tmp_path, engine("board", tmp_path / "model.engine", str(tmp_path / "libadapter.so")))
     assert done.returncode == 3 and "libadapter.so: cannot be loaded" in done.stderr
@@ -323,7 +384,7 @@ def test_qualcomms_emulation_runs_a_model_and_its_context_binary(
             (helper.folder / "model.onnx").write_bytes((tmp_path / "model.onnx").read_bytes())
             for name in helper.ask("compile", model="model.onnx", target=target)["files"]:
                 (tmp_path / name).write_bytes((helper.folder / name).read_bytes())
-    names = ["model_ctx.onnx", "model_ctx_qnn.bin"] if compiled else []
+    names: list[str] = ["model_ctx.onnx", "model_ctx_qnn.bin"] if compiled else []
     document = {
         "stage": "detect",
         "toolchain": "QNN",

@@ -4,10 +4,11 @@
 #include <NvInfer.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "adapters.hpp"
-#include "cuda_driver.hpp"
+#include "gpu_ports.hpp"
 
 namespace socsched {
 
@@ -38,8 +39,7 @@ bool same_type(int32_t dtype, nvinfer1::DataType found) {
 
 class TensorRt {
  public:
-  explicit TensorRt(const socsched_artefact& artefact) : device_(cuda::Device::open()) {
-    stream_ = device_.stream(0);
+  explicit TensorRt(const socsched_artefact& artefact) : device_(cuda::Device::open()), stream_(device_.stream(0)) {
     runtime_.reset(nvinfer1::createInferRuntime(log_));
     if (!runtime_) throw std::runtime_error("TensorRT does not start: " + log_.last);
     for (const char* const* option = artefact.options; *option; option += 2)
@@ -51,44 +51,44 @@ class TensorRt {
     if (!context_) throw std::runtime_error("no memory for the engine: " + log_.last);
     if (engine_->getNbIOTensors() != static_cast<int32_t>(artefact.input_count + artefact.output_count))
       throw std::runtime_error("has other inputs or outputs than it was built with");
-    for (size_t i = 0; i < artefact.input_count; i++) inputs_.push_back(port(artefact.inputs[i], nvinfer1::TensorIOMode::kINPUT));
-    for (size_t i = 0; i < artefact.output_count; i++) outputs_.push_back(port(artefact.outputs[i], nvinfer1::TensorIOMode::kOUTPUT));
+    for (size_t i = 0; i < artefact.input_count; i++) add(artefact.inputs[i], nvinfer1::TensorIOMode::kINPUT, inputs_, input_names_);
+    for (size_t i = 0; i < artefact.output_count; i++) add(artefact.outputs[i], nvinfer1::TensorIOMode::kOUTPUT, outputs_, output_names_);
   }
 
-  void run(void* const* inputs, void* const* outputs) {
-    const cuda::Driver& driver = device_.driver();
-    for (size_t i = 0; i < inputs_.size(); i++)
-      device_.check(driver.cuMemcpyHtoDAsync_v2(inputs_[i].memory, inputs[i], inputs_[i].bytes, stream_), "copying an input");
+  void run(const socsched_memory* inputs, const socsched_memory* outputs) {
+    for (size_t i = 0; i < input_names_.size(); i++) bind(input_names_[i], inputs_.in(i, inputs[i]));
+    for (size_t i = 0; i < output_names_.size(); i++) bind(output_names_[i], outputs_.out(i, outputs[i]));
     if (!context_->enqueueV3(reinterpret_cast<cudaStream_t>(stream_))) throw std::runtime_error("TensorRT: " + log_.last);
-    for (size_t i = 0; i < outputs_.size(); i++)
-      device_.check(driver.cuMemcpyDtoHAsync_v2(outputs[i], outputs_[i].memory, outputs_[i].bytes, stream_), "copying an output");
-    device_.check(driver.cuStreamSynchronize(stream_), "running the engine");
+    for (size_t i = 0; i < output_names_.size(); i++) outputs_.fetch(i, outputs[i]);
+    device_.check(device_.driver().cuStreamSynchronize(stream_), "running the engine");
   }
+
+  uint64_t share(uint64_t bytes) { return share_on(device_, bytes); }
 
  private:
-  struct Port {
-    cuda::Address memory;
-    uint64_t bytes;
-  };
-
-  // Bind a tensor of the engine to memory of its own.
-  Port port(const socsched_port& wanted, nvinfer1::TensorIOMode mode) {
+  void add(const socsched_port& wanted, nvinfer1::TensorIOMode mode, GpuPorts& ports, std::vector<std::string>& names) {
     const std::string name = wanted.name;
     if (engine_->getTensorIOMode(wanted.name) != mode) throw std::runtime_error(name + ": no such input or output of the engine");
     if (!same_type(wanted.dtype, engine_->getTensorDataType(wanted.name))) throw std::runtime_error(name + ": the engine has another data type");
-    Port made{0, wanted.bytes};
-    device_.check(device_.driver().cuMemAlloc_v2(&made.memory, made.bytes), "allocating memory");
-    if (!context_->setTensorAddress(wanted.name, reinterpret_cast<void*>(made.memory))) throw std::runtime_error(name + ": " + log_.last);
-    return made;
+    ports.add(wanted.bytes);
+    names.push_back(name);
+  }
+
+  void bind(const std::string& name, cuda::Address memory) {
+    cuda::Address& bound = bound_[name];
+    if (bound != memory && !context_->setTensorAddress(name.c_str(), reinterpret_cast<void*>(memory))) throw std::runtime_error(name + ": " + log_.last);
+    bound = memory;
   }
 
   Log log_;
   const cuda::Device& device_;
-  cuda::Stream* stream_ = nullptr;
+  cuda::Stream* const stream_;
   std::unique_ptr<nvinfer1::IRuntime> runtime_;
   std::unique_ptr<nvinfer1::ICudaEngine> engine_;
   std::unique_ptr<nvinfer1::IExecutionContext> context_;
-  std::vector<Port> inputs_, outputs_;
+  GpuPorts inputs_{device_, stream_}, outputs_{device_, stream_};
+  std::vector<std::string> input_names_, output_names_;
+  std::map<std::string, cuda::Address> bound_;
 };
 
 }  // namespace

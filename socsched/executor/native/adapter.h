@@ -1,4 +1,5 @@
-/* An adapter runs artefacts that a vendor's compiler made: it loads one, and runs it over tensors in host memory.
+/* An adapter runs artefacts that a vendor's compiler made: it loads one, and runs it over tensors in host memory, or in
+ * memory of the first GPU if it shares that.
  *
  * Adapters for libraries with a C interface are part of the executor and load the vendor's library at run time.  Others
  * (TensorRT) are compiled on the board, where their headers are, to a shared object with the function
@@ -14,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SOCSCHED_ADAPTER_VERSION 1
+#define SOCSCHED_ADAPTER_VERSION 2
 
 enum { SOCSCHED_FP32, SOCSCHED_FP16, SOCSCHED_INT8, SOCSCHED_UINT8, SOCSCHED_INT32, SOCSCHED_INT64, SOCSCHED_BOOL };
 
@@ -33,6 +34,12 @@ typedef struct socsched_artefact {
   const char* const* options; /* name, value, name, value, ..., NULL */
 } socsched_artefact;
 
+/* Where a tensor lies: an input in one place, an output in one or in both. */
+typedef struct socsched_memory {
+  void* host;      /* NULL: not there */
+  uint64_t device; /* on the first GPU; 0: not there */
+} socsched_memory;
+
 typedef struct socsched_adapter {
   int32_t version;
 
@@ -40,7 +47,10 @@ typedef struct socsched_adapter {
   void* (*load)(const socsched_artefact* artefact, char* error, size_t error_bytes);
 
   /* Run it and return when its outputs are complete: 0, or else an error. */
-  int (*run)(void* loaded, void* const* inputs, void* const* outputs, char* error, size_t error_bytes);
+  int (*run)(void* loaded, const socsched_memory* inputs, const socsched_memory* outputs, char* error, size_t error_bytes);
+
+  /* Return memory of the first GPU, 0 if there is none left.  NULL: tensors lie in host memory only. */
+  uint64_t (*share)(void* loaded, uint64_t bytes);
 } socsched_adapter;
 
 const socsched_adapter* socsched_adapter_of_board(void);

@@ -15,7 +15,17 @@ const socsched_adapter* onnxruntime_adapter();
 const socsched_adapter* rknn_adapter();
 const socsched_adapter* cudla_adapter();
 
-// An adapter made of a class with a constructor of an artefact and `run(inputs, outputs)`; both throw std::exception.
+template <class Loaded>
+auto share_of(int) -> decltype(&Loaded::share, static_cast<uint64_t (*)(void*, uint64_t)>(nullptr)) {
+  return [](void* loaded, uint64_t bytes) { return static_cast<Loaded*>(loaded)->share(bytes); };
+}
+template <class Loaded>
+uint64_t (*share_of(...))(void*, uint64_t) {
+  return nullptr;
+}
+
+// An adapter made of a class with a constructor of an artefact and `run(inputs, outputs)`, which throw std::exception, and
+// perhaps `share(bytes)`.
 template <class Loaded>
 const socsched_adapter* adapter_of() {
   static const socsched_adapter adapter = {
@@ -28,7 +38,7 @@ const socsched_adapter* adapter_of() {
           return nullptr;
         }
       },
-      [](void* loaded, void* const* inputs, void* const* outputs, char* error, size_t bytes) {
+      [](void* loaded, const socsched_memory* inputs, const socsched_memory* outputs, char* error, size_t bytes) {
         try {
           static_cast<Loaded*>(loaded)->run(inputs, outputs);
           return 0;
@@ -36,7 +46,8 @@ const socsched_adapter* adapter_of() {
           std::snprintf(error, bytes, "%s", raised.what());
           return 1;
         }
-      }};
+      },
+      share_of<Loaded>(0)};
   return &adapter;
 }
 

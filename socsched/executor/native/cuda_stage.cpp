@@ -178,7 +178,7 @@ class CudaStage : public DataStage {
     const Tensor* tensor = arriving(job, number);
     const cuda::Input& to = program().inputs()[number];
     const cuda::Address target = program().address(to.place, 0);
-    const bool near = tensor && tensor->device && tensor->type.lies_as(settings().inputs[number].type);
+    const bool near = tensor && tensor->device && !tensor->scale && tensor->type.lies_as(settings().inputs[number].type);
     const Tensor* const found = near ? tensor : tensor ? input(job, number) : nullptr;
     if (!found) return false;
     const uint64_t bytes = found->type.bytes();
@@ -256,6 +256,7 @@ class CudaStage : public DataStage {
       const cuda::Output& from = outputs[port];
       ports[port].type = part.settings->outputs[port];
       ports[port].device = slot.results[number] + from.offset;
+      ports[port].gpu = device_->number();
       if (!on_host[port] || !from.bytes) continue;
       read += from.bytes;
       first = std::min(first, from.offset);

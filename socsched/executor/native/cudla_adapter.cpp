@@ -2,9 +2,10 @@
 //
 // cuDLA's hybrid mode: memory is CUDA's and tasks go into a CUDA stream, so that GPU and DLA share buffers without NvSci.
 #include <cstring>
+#include <map>
 
 #include "adapters.hpp"
-#include "cuda_driver.hpp"
+#include "gpu_ports.hpp"
 
 namespace socsched {
 
@@ -40,7 +41,7 @@ constexpr int SOFT = 0;
 
 class Cudla {
  public:
-  explicit Cudla(const socsched_artefact& artefact) : library_(artefact.vendor_library), device_(cuda::Device::open()) {
+  explicit Cudla(const socsched_artefact& artefact) : library_(artefact.vendor_library), device_(cuda::Device::open()), stream_(device_.stream(SOFT)) {
     uint64_t core = 0;
     for (const char* const* option = artefact.options; *option; option += 2)
       if (std::strcmp(option[0], "core") == 0) core = std::strtoull(option[1], nullptr, 10);
@@ -50,7 +51,6 @@ class Cudla {
     library_.find("cudlaMemRegister", register_);
     library_.find("cudlaSubmitTask", submit_);
     library_.find("cudlaGetLastError", last_error_);
-    stream_ = device_.stream(SOFT);
     check(create_(core, &dla_, HYBRID), "cudlaCreateDevice");
     model_ = read_artefact(artefact.file);
     check(load_(dla_, reinterpret_cast<const uint8_t*>(model_.data()), model_.size(), &loadable_, 0), "cudlaModuleLoadFromMemory");
@@ -58,35 +58,31 @@ class Cudla {
     arrange(artefact.outputs, artefact.output_count, OUTPUT_COUNT, OUTPUTS, outputs_);
   }
 
-  void run(void* const* inputs, void* const* outputs) {
-    const cuda::Driver& driver = device_.driver();
-    for (size_t i = 0; i < inputs_.ports.size(); i++)
-      device_.check(driver.cuMemcpyHtoDAsync_v2(inputs_.ports[i].memory, inputs[i], inputs_.ports[i].bytes, stream_), "copying an input");
+  void run(const socsched_memory* inputs, const socsched_memory* outputs) {
+    for (size_t i = 0; i < inputs_.places.size(); i++) inputs_.registered[inputs_.places[i]] = registered(inputs_.ports.own(i, inputs[i]), inputs_.ports.bytes(i));
+    for (size_t i = 0; i < outputs_.places.size(); i++) outputs_.registered[outputs_.places[i]] = registered(outputs_.ports.out(i, outputs[i]), outputs_.ports.bytes(i));
     const Task task{loadable_, outputs_.registered.data(), static_cast<uint32_t>(outputs_.registered.size()),
                     static_cast<uint32_t>(inputs_.registered.size()), inputs_.registered.data(), nullptr, nullptr};
     check(submit_(dla_, &task, 1, stream_, 0), "cudlaSubmitTask");
-    for (size_t i = 0; i < outputs_.ports.size(); i++)
-      device_.check(driver.cuMemcpyDtoHAsync_v2(outputs[i], outputs_.ports[i].memory, outputs_.ports[i].bytes, stream_), "copying an output");
-    device_.check(driver.cuStreamSynchronize(stream_), "running the loadable");
+    for (size_t i = 0; i < outputs_.places.size(); i++) outputs_.ports.fetch(i, outputs[i]);
+    device_.check(device_.driver().cuStreamSynchronize(stream_), "running the loadable");
     check(last_error_(dla_), "the task");
   }
 
- private:
-  struct Port {
-    cuda::Address memory;
-    uint64_t bytes;
-  };
+  uint64_t share(uint64_t bytes) { return share_on(device_, bytes); }
 
+ private:
   struct Side {
-    std::vector<Port> ports;            // in the order of the stage's
-    std::vector<uint64_t*> registered;  // in the order of the loadable's
+    GpuPorts ports;                     // in the order of the stage's
+    std::vector<size_t> places;         // of these in the loadable's order
+    std::vector<uint64_t*> registered;  // in the loadable's order
   };
 
   static void check(int status, const char* what) {
     if (status) throw std::runtime_error(std::string("cuDLA: ") + what + " failed with " + std::to_string(status));
   }
 
-  // Give every tensor of the loadable the memory of the port of its name, which has to have its size.
+  // Find the tensor of the loadable that has a port's name, which has to have its size.
   void arrange(const socsched_port* ports, size_t count, Query number, Query list, Side& side) {
     Attribute found{};
     check(get_(loadable_, number, &found), "cudlaModuleGetAttributes");
@@ -100,20 +96,26 @@ class Cudla {
       while (place < count && std::strncmp(descriptors[place].name, ports[i].name, sizeof Descriptor::name) != 0) place++;
       if (place == count) throw std::runtime_error(std::string(ports[i].name) + ": no tensor of the loadable has this name");
       if (descriptors[place].size != ports[i].bytes) throw std::runtime_error(std::string(ports[i].name) + ": the loadable's tensor has another size");
-      Port port{0, ports[i].bytes};
-      device_.check(device_.driver().cuMemAlloc_v2(&port.memory, port.bytes), "allocating memory");
-      check(register_(dla_, reinterpret_cast<const uint64_t*>(port.memory), port.bytes, &side.registered[place], 0), "cudlaMemRegister");
-      side.ports.push_back(port);
+      side.ports.add(ports[i].bytes);
+      side.places.push_back(place);
     }
+  }
+
+  // What the DLA calls memory of the GPU, which is registered when it is first seen.
+  uint64_t* registered(cuda::Address memory, uint64_t bytes) {
+    uint64_t*& made = registered_[memory];
+    if (!made) check(register_(dla_, reinterpret_cast<const uint64_t*>(memory), bytes, &made, 0), "cudlaMemRegister");
+    return made;
   }
 
   Library library_;
   const cuda::Device& device_;
-  cuda::Stream* stream_ = nullptr;
+  cuda::Stream* const stream_;
   Dla* dla_ = nullptr;
   Loadable* loadable_ = nullptr;
   std::vector<char> model_;
-  Side inputs_, outputs_;
+  Side inputs_{{device_, stream_}, {}, {}}, outputs_{{device_, stream_}, {}, {}};
+  std::map<cuda::Address, uint64_t*> registered_;
   int (*create_)(uint64_t, Dla**, uint32_t) = nullptr;
   int (*load_)(Dla*, const uint8_t*, size_t, Loadable**, uint32_t) = nullptr;
   int (*get_)(Loadable*, int, Attribute*) = nullptr;

@@ -1,4 +1,5 @@
-// Stages that a vendor's runtime executes: an adapter loads the artefact and runs it over tensors in host memory.
+// Stages that a vendor's runtime executes: an adapter loads the artefact and runs it over tensors in host memory,
+// or on the first GPU where both sides have them there.
 #include <algorithm>
 #include <cmath>
 #include <dlfcn.h>
@@ -55,28 +56,39 @@ class EngineStage : public DataStage {
     adapter_ = find_adapter(settings);
     loaded_ = adapter_->load(&artefact, error_, sizeof error_);
     if (!loaded_) throw Failure(MACHINE, settings.artefact + ": " + error_, "install the runtime of the board's vendor, or build the artefact for the one that is there");
+    for (size_t slot = 0; slot < place_.slots.count(); slot++)
+      for (size_t i = 0; i < outputs_.size(); i++) share(place_.slots.slot(slot)->ports[i], i);
   }
 
   Progress launch(const Job& job) override {
     for (size_t i = 0; i < inputs_.size(); i++) {
-      const Tensor* const tensor = input(job, i);
+      const Tensor* tensor = arriving(job, i);
+      const TensorType& wanted = place_.settings.inputs[i].type;
+      const float scale = place_.settings.input_scales[i];
+      if (tensor && adapter_->share && tensor->device && tensor->gpu == 0 && tensor->scale == scale && tensor->type.lies_as(wanted) && tensor->type.bytes() == wanted.bytes()) {
+        inputs_[i] = {nullptr, tensor->device};
+        continue;
+      }
+      if (tensor) tensor = input(job, i);
       if (!tensor) return Progress::failed;
-      inputs_[i] = tensor->data;
-      if (const float scale = place_.settings.input_scales[i]; scale > 0) {
-        inputs_[i] = input_bytes_[i].get();
-        quantise(static_cast<const float*>(tensor->data), static_cast<int8_t*>(inputs_[i]), tensor->type.bytes() / sizeof(float), scale);
+      inputs_[i] = {tensor->data, 0};
+      if (scale > 0) {
+        inputs_[i].host = input_bytes_[i].get();
+        quantise(static_cast<const float*>(tensor->data), static_cast<int8_t*>(inputs_[i].host), tensor->type.bytes() / sizeof(float), scale);
       }
     }
     for (size_t i = 0; i < outputs_.size(); i++) {
       Tensor& tensor = job.output->ports[i];
       tensor.type = place_.settings.outputs[i];
-      tensor.data = outputs_[i] = place_.slots.room(*job.output, i, tensor.type.bytes());
-      if (output_bytes_[i]) outputs_[i] = output_bytes_[i].get();
+      if (!tensor.device) share(tensor, i);
+      const bool on_host = place_.settings.on_host[i] || !tensor.device;
+      tensor.data = on_host ? place_.slots.room(*job.output, i, tensor.type.bytes()) : nullptr;
+      outputs_[i] = {on_host && output_bytes_[i] ? output_bytes_[i].get() : tensor.data, tensor.device};
     }
     if (adapter_->run(loaded_, inputs_.data(), outputs_.data(), error_, sizeof error_) != 0) return fail(error_);
     for (size_t i = 0; i < outputs_.size(); i++) {
-      if (!output_bytes_[i]) continue;
-      const int8_t* const from = static_cast<const int8_t*>(outputs_[i]);
+      if (!output_bytes_[i] || !outputs_[i].host) continue;
+      const int8_t* const from = static_cast<const int8_t*>(outputs_[i].host);
       float* const to = static_cast<float*>(job.output->ports[i].data);
       const size_t count = place_.settings.outputs[i].bytes() / sizeof(float);
       for (size_t k = 0; k < count; k++) to[k] = place_.settings.output_scales[i] * static_cast<float>(from[k]);
@@ -85,6 +97,15 @@ class EngineStage : public DataStage {
   }
 
  private:
+  // Give an output memory on the first GPU, if that is read there and has some left; before the run, except in slots added during it.
+  void share(Tensor& tensor, size_t number) {
+    if (!place_.settings.on_gpu[number] || !adapter_->share || tensor.device) return;
+    const float scale = place_.settings.output_scales[number];
+    const uint64_t bytes = place_.settings.outputs[number].bytes();
+    tensor.device = adapter_->share(loaded_, scale > 0 ? bytes / sizeof(float) : bytes);
+    tensor.scale = tensor.device ? scale : 0;
+  }
+
   // Names of ports live in the settings, those of layouts here; a tensor with a scale is int8 in the artefact, and has memory.
   static socsched_port port(const std::string& name, TensorType type, float scale, std::vector<Memory>& bytes) {
     static const char* const plain[] = {"NCHW", "NHWC"};
@@ -100,7 +121,7 @@ class EngineStage : public DataStage {
 
   const socsched_adapter* adapter_ = nullptr;
   void* loaded_ = nullptr;
-  std::vector<void*> inputs_, outputs_;
+  std::vector<socsched_memory> inputs_, outputs_;
   std::vector<Memory> input_bytes_, output_bytes_;  // of tensors that are int8 in the artefact
   char error_[ERROR_BYTES] = "";
 };

@@ -80,7 +80,7 @@ class OnnxRuntime {
     keep(artefact.outputs, artefact.output_count, outputs_, output_names_);
   }
 
-  void run(void* const* inputs, void* const* outputs) {
+  void run(const socsched_memory* inputs, const socsched_memory* outputs) {
     const Values given(*this, inputs_, inputs), found(*this, outputs_, outputs);
     std::vector<const char*> input_names, output_names;
     for (const std::string& name : input_names_) input_names.push_back(name.c_str());
@@ -92,9 +92,9 @@ class OnnxRuntime {
  private:
   // Tensors over memory of the caller.
   struct Values {
-    Values(OnnxRuntime& runtime, const std::vector<socsched_port>& ports, void* const* memory) : runtime(runtime), values(ports.size()) {
+    Values(OnnxRuntime& runtime, const std::vector<socsched_port>& ports, const socsched_memory* memory) : runtime(runtime), values(ports.size()) {
       for (size_t i = 0; i < ports.size(); i++)
-        runtime.call(CREATE_TENSOR, runtime.memory_, memory[i], ports[i].bytes, ports[i].shape, static_cast<size_t>(ports[i].rank),
+        runtime.call(CREATE_TENSOR, runtime.memory_, memory[i].host, ports[i].bytes, ports[i].shape, static_cast<size_t>(ports[i].rank),
                      ELEMENT_TYPES[ports[i].dtype], &values[i]);
     }
 

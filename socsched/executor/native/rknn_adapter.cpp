@@ -80,9 +80,9 @@ class Rknn {
     }
   }
 
-  void run(void* const* inputs, void* const* outputs) {
-    for (size_t i = 0; i < inputs_.size(); i++) inputs_[i].memory = inputs[i];
-    for (size_t i = 0; i < outputs_.size(); i++) outputs_[places_[i]].memory = outputs[i];
+  void run(const socsched_memory* inputs, const socsched_memory* outputs) {
+    for (size_t i = 0; i < inputs_.size(); i++) inputs_[i].memory = inputs[i].host;
+    for (size_t i = 0; i < outputs_.size(); i++) outputs_[places_[i]].memory = outputs[i].host;
     check(set_inputs_(context_, static_cast<uint32_t>(inputs_.size()), inputs_.data()), "rknn_inputs_set");
     check(run_(context_, nullptr), "rknn_run");
     check(get_outputs_(context_, static_cast<uint32_t>(outputs_.size()), outputs_.data(), nullptr), "rknn_outputs_get");

@@ -42,7 +42,8 @@ struct StageSettings {
   std::vector<TensorType> code_inputs, code_outputs;  // of a network: the forms in which its kernels take and return them
   bool records = false;            // whether its outputs are boxes, scores and labels to record
   std::vector<std::string> programs;  // launch lists: of a network one, of a cuda stage for one architecture each, preferred ones first
-  std::vector<bool> on_host;       // of a cuda stage, by output: whether the host reads it
+  std::vector<bool> on_host;       // of a cuda or engine stage, by output: whether the host reads it
+  std::vector<bool> on_gpu;        // of an engine stage, by output: whether stages read it where it lies on the first GPU
   int device = 0;                  // of a cuda stage: the number of its GPU
   size_t piece = 0, queued = 2;    // of a cuda stage: kernels of a graph, 0 for all, and graphs queued at once
   size_t groups = 0;               // of a cuda stage: those of SMs that its GPU is divided into, of which it has its lanes; 0: none

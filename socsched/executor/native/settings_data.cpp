@@ -112,6 +112,8 @@ void read_engine(const JsonField& from, const std::string& path, StageSettings& 
   for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) {
     stage.output_names.push_back(entry["name"].text(LONGEST));
     stage.output_scales.push_back(read_scale(entry, stage.outputs[stage.output_scales.size()]));
+    stage.on_host.push_back(!entry.has("on_host") || entry["on_host"].boolean());
+    stage.on_gpu.push_back(entry.has("on_gpu") && entry["on_gpu"].boolean());
   }
 }
 

@@ -48,12 +48,15 @@ struct TensorType {
   bool lies_as(const TensorType& other) const;                // whether data type and layout agree
 };
 
-// A tensor in memory; `device` is its address on a GPU, where it may lie alone.  `whole`: whole pages that it is a
-// part of, if they exist during the whole run: those of frames, or of the most rows that it may have.
+// A tensor in memory; `device` is its address on a GPU, whose number is `gpu`, where it may lie alone, as bytes if they
+// have a `scale`.  `whole`: whole pages that it is a part of, if they exist during the whole run: those of frames, or of
+// the most rows that it may have.
 struct Tensor {
   void* data = nullptr;
   TensorType type;
   uint64_t device = 0;
+  int gpu = 0;
+  float scale = 0;
   void* whole = nullptr;
   size_t whole_bytes = 0;
 };

@@ -4,6 +4,8 @@
 // for mma.m16n8k32" and "ldmatrix").  Asynchronous copies happen when they are waited for, no sooner, so that a pipeline
 // that reads too early reads rubbish.
 
+#undef _FORTIFY_SOURCE  // whose longjmp takes the stack of another fiber for a damaged one
+
 #include <algorithm>
 #include <cmath>
 #include <csetjmp>

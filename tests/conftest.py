@@ -23,6 +23,7 @@ QUICK_SHARE = 8
 
 os.environ["SOCSCHED_VENDORS"] = "/nonexistent"  # results must not depend on vendors' compilers; see optional.VENDORS
 os.environ["SOCSCHED_HOST"] = "quick"  # nor on how fast this machine is at the moment
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # nor on its GPUs
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 os.environ.setdefault("TVM_BIND_THREADS", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -22,7 +22,7 @@ import numpy as np
 from socsched.cost.roofline import Estimate, kind_of, segments
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import OWN, Engine
-from socsched.graph.epilogues import SKIPPED, inside
+from socsched.graph.epilogues import SKIPPED, channels_read, inside
 from socsched.graph.operators import Operator, StageWork, tensor_bytes
 
 ELEMENTWISE, COPY, READ, PACK, UNPACK = "elementwise", "copy", "read", "pack", "unpack"
@@ -132,7 +132,8 @@ def work_of(op: Operator, block: int = 1) -> tuple[float, float, float]:
     name, groups = family(op), int(op.attrs.get("groups", 1))
     times = 1.0
     if groups > 1 and name in CONVOLUTIONS:
-        times = _beside_zeros(int(op.attrs["in_channels"]), op.outputs[0].shape[1], groups, block)
+        channels = int(op.attrs["in_channels"])
+        times = channels_read(channels, op.outputs[0].shape[1], groups, block)[0] * groups / channels
     elif name in CONVOLUTIONS and op.outputs:
         inputs, outputs = op.attrs.get("in_channels", 0), op.outputs[0].shape[1]
         times = _filled(outputs, block) * (_filled(inputs, block) if inputs > FEW else 1.0)
@@ -140,18 +141,6 @@ def work_of(op: Operator, block: int = 1) -> tuple[float, float, float]:
         share = inside(op.attrs, op.inputs[0].shape, op.outputs[0].shape)
         times *= share if share < SKIPPED else 1.0
     return op.flops * times, op.read_bytes + op.write_bytes, op.weight_bytes * times
-
-
-def _beside_zeros(inputs: int, outputs: int, groups: int, block: int) -> float:
-    """Return the input channels that a kernel multiplies for each result, over those of its group.
-
-    Groups that fill whole blocks together read those blocks, any others all channels of the image.
-    """
-    own, mine = inputs // groups, outputs // groups
-    wide = max(mine, block)
-    span = wide // mine * own
-    whole = not (wide % mine or wide % block or span % block or outputs % wide)
-    return min(span, inputs) / own if whole else groups
 
 
 def _filled(channels: float, block: int) -> float:

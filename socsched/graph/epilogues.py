@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import prod
+from math import gcd, lcm, prod
 
 import numpy as np
 
@@ -58,6 +58,18 @@ def inside(attrs: Mapping[str, float], given: Sequence[int], made: Sequence[int]
         first = (np.arange(results) * stride - pad)[:, None] + np.arange(taps) * step
         share *= float(((first >= 0) & (first < given[axis])).mean()) if first.size else 1.0
     return share
+
+
+def channels_read(inputs: int, outputs: int, groups: int, block: int) -> tuple[int, int]:
+    """Return the input channels that a block of output channels of a convolution reads, and the groups that share them.
+
+    So many groups fill whole blocks together, and the kernel computes zeros between them.  All channels and 0 without
+    groups, and where that many do not divide them.
+    """
+    own = inputs // groups, outputs // groups
+    several = lcm(*(block // gcd(block, channels) for channels in own))
+    span = several * own[0]
+    return (inputs, 0) if groups == 1 or groups % several or span >= inputs else (span, several)
 
 
 class _Merging:

@@ -17,6 +17,7 @@ from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import OWN, Engine
 from socsched.graph.counting import operators
+from socsched.graph.epilogues import channels_read
 from socsched.graph.expand import fuse_network
 from socsched.graph.operators import Operator, StageWork, TensorType
 from socsched.models.registry import get_model
@@ -193,3 +194,23 @@ def test_what_only_a_runtime_computes_takes_the_time_of_its_arithmetic(whole: st
     assert error >= kernel_times.UNKINDRED
     little = replace(op, flops=10**6)
     assert kernel_times.kernel_time(times, little, 1)[0] < time / 10
+
+
+@pytest.mark.parametrize(
+    ("sizes", "read"),
+    [
+        ((64, 64, 4, 16), (16, 1)),  # a group fills a block
+        ((96, 96, 4, 16), (48, 2)),  # two do together
+        ((32, 64, 32, 16), (16, 16)),  # depthwise, with a multiplier
+        ((60, 60, 5, 16), (60, 0)),  # four would, and five are there
+    ],
+)
+def test_groups_are_priced_with_the_zeros_that_their_kernel_computes(
+    sizes: tuple[int, int, int, int], read: tuple[int, int]
+) -> None:
+    inputs, outputs, groups, block = sizes
+    assert channels_read(*sizes) == read
+    image = TensorType((1, outputs, 28, 28), "fp32")
+    attrs = {"in_channels": inputs, "groups": groups, "kernel_h": 3, "kernel_w": 3}
+    grouped = replace(operator(**attrs), outputs=(image,))
+    assert kernel_times.work_of(grouped, block)[0] == pytest.approx(grouped.flops * read[0] * groups / inputs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import gcd, lcm
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from socsched.compiler.targets.llvm import conv_kernels, half, winograd
 from socsched.compiler.targets.llvm.fuse import Activation, activation
 from socsched.compiler.targets.llvm.images import Array, Image, Images
 from socsched.compiler.targets.llvm.vector import NEON, Lying, Order, Tile, Window, tile, window_of
+from socsched.graph.epilogues import channels_read
 from socsched.graph.fusion import Group
 
 _CACHED = 1 << 18  # bytes of activations that a task of a pointwise convolution may traverse repeatedly
@@ -101,7 +101,8 @@ class Convolutions(Images):
             operands = [source.var, self.constant(packed, self.dtype), bias, extra]
             self.finish(group, target, conv_kernels.depthwise, args, operands)
             return
-        span, joined = _span(weight, groups, source)
+        span, several = channels_read(weight.shape[1] * groups, weight.shape[0], groups, source.block)
+        joined = several * (weight.shape[0] // groups) // source.block  # blocks that read the same channels
         part = replace(source, channels=span) if joined else source
         weight = _ungrouped(weight, groups, span)
         method = half.Method(0, self.dtype) if joined else self.method(group, source, target, weight, window)
@@ -217,19 +218,6 @@ class Convolutions(Images):
         blocked = whole.reshape(i, source.block, o, self.c, stride, stride).transpose(2, 4, 5, 0, 1, 3)
         operands = [source.var, self.constant(blocked, self.dtype), self.bias([group], target.blocks * self.c)]
         self.finish(group, target, conv_kernels.conv2d_transpose, args, operands)
-
-
-def _span(weight: Array, groups: int, source: Image) -> tuple[int, int]:
-    """Return the channels of the image that a block of output channels reads, and the blocks that read the same ones.
-
-    All channels and 0 without groups, and where groups and blocks do not divide each other.
-    """
-    outputs, inputs = weight.shape[0] // groups, weight.shape[1]
-    several = lcm(*(source.block // gcd(source.block, channels) for channels in (outputs, inputs)))
-    wide, span = several * outputs, several * inputs  # of so many groups both fill whole blocks
-    if groups == 1 or groups % several or span >= source.channels:
-        return inputs * groups, 0
-    return span, wide // source.block
 
 
 def _ungrouped(weight: Array, groups: int, span: int) -> Array:

@@ -72,33 +72,32 @@ def command_line() -> str:
     parts.append("All verbs take `--json`, `-q`/`--quiet`, `-v`/`--verbose` and `-h`/`--help`. Options can be set as")
     parts.append("`SOCSCHED_VERB_OPTION`, those with a variable of their own by that too.")
     verbs = list(commands(cli, ("socsched",)))
-    counts = Counter(row for _, command in verbs for row in set(_options(command)))
-    shared = [row for row, count in counts.items() if count > 1]
-    parts += ["", "Options that several verbs have:", "", rows(OPTION_HEAD, sorted(shared))]
+    counts = Counter(line for _, command in verbs for line in set(_options(command).values()))
+    shared = {line for line, count in counts.items() if count > 1}
+    parts += ["", "Options that several verbs have:", "", *sorted(shared)]
     for words, command in verbs:
-        parts += ["", f"## {' '.join(words)}", "", "```text", _usage(words, command), "```", "", prose(command.help)]
+        parts += ["", f"## {_usage(words[1:], command)}", "", prose(command.help), ""]
         options = _options(command)
-        if own := [row for row in options if row not in shared]:
-            parts += ["", rows(OPTION_HEAD, own)]
-        if common := [row[0] for row in options if row in shared]:
+        parts += [line for line in options.values() if line not in shared]
+        if common := [name for name, line in options.items() if line in shared]:
             parts += ["", f"And {', '.join(common)}."]
     return "\n".join(parts).rstrip() + "\n"
 
 
-OPTION_HEAD = ("option", "value", "default", "meaning")
-
-
-def _options(command: click.Command) -> list[tuple[object, ...]]:
-    return [
-        (f"`{_flags(option)}`", _value(option), _default(option), option.help or "")
-        for option in command.params
-        if isinstance(option, click.Option) and option.name not in ("json", "quiet", "verbose")
-    ]
+def _options(command: click.Command) -> dict[str, str]:
+    """Return a line of Markdown for each option, by its flags."""
+    lines = {}
+    for option in command.params:
+        if isinstance(option, click.Option) and option.name not in ("json", "quiet", "verbose"):
+            notes = "; ".join(filter(None, (_value(option), _default(option))))
+            meaning = " ".join((option.help or "").replace("<", "&lt;").split())
+            lines[f"`{_flags(option)}`"] = f"- `{_flags(option)}`{f' ({notes})' if notes else ''}: {meaning}"
+    return lines
 
 
 def _usage(words: tuple[str, ...], command: click.Command) -> str:
     pieces = command.collect_usage_pieces(click.Context(command))
-    return " ".join([*words, *pieces])
+    return " ".join([*words, *pieces[1:]])
 
 
 def _flags(option: click.Option) -> str:
@@ -107,18 +106,19 @@ def _flags(option: click.Option) -> str:
 
 
 def _value(option: click.Option) -> str:
-    if option.is_flag:
+    if option.is_flag or option.type.name == "text":
         return ""
     if isinstance(option.type, click.Choice):
-        return " or ".join(f"`{choice}`" for choice in option.type.choices)
-    return option.type.name
+        return ", ".join(map(str, option.type.choices))
+    return option.type.name.replace("integer range", "integer")
 
 
 def _default(option: click.Option) -> str:
     shown = option.show_default if isinstance(option.show_default, str) else option.default
-    stated = "" if option.is_flag or shown in (None, "") or not isinstance(shown, (str, int, float)) else f"`{shown}`"
+    stated = option.is_flag or shown in (None, "") or not isinstance(shown, (str, int, float))
     names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
-    return " ".join(filter(None, [stated, *(f"`${name}`" for name in names), "required" if option.required else ""]))
+    defaults = ["" if stated else f"`{shown}`", *(f"`${name}`" for name in names)]
+    return " ".join(filter(None, ["required" if option.required else "", *defaults]))
 
 
 # -- files
@@ -129,65 +129,75 @@ WRITTEN = {f"{name}.schema.json" for name in ("plan", "result", "book", "validat
 
 
 def schema_page() -> str:
-    """Return the page of descriptor files, from their JSON schemas."""
+    """Return the page of descriptor files, from their JSON schemas; what several parts share is said once."""
     parts = ["# Descriptor files", NOTE, "How to write them: [descriptors.md](../descriptors.md). Editors complete"]
-    parts.append("against the schemas in `schemas/`.")
+    parts.append("against the schemas in `schemas/`. A field with * is required; null and absent mean the same.")
+    groups: dict[tuple[str, str], dict[str, Any]] = {}
     for name in sorted(set(schemas.MODELS) - WRITTEN):
         schema = schemas.of_model(name)
-        parts += ["", f"## {name}", "", prose(schema.get("description"))]
-        groups = {"": schema, **schema.get("$defs", {})}
-        for part, group in groups.items():
-            if "properties" not in group:
-                continue
-            parts += ["", f"### {part}", "", prose(group.get("description"))] if part else [""]
-            required = set(group.get("required", ()))
-            fields = group["properties"].items()
-            explained = [
-                (f"`{key}`{' (required)' if key in required else ''}", _type(value), value["description"])
-                for key, value in fields
-                if value.get("description")
-            ]
-            plain = [f"`{key}` ({_type(value)})" for key, value in fields if not value.get("description")]
-            if explained:
-                parts += ["", rows(("field", "type", "meaning"), explained)]
-            if plain:
-                parts += ["", f"{'Also' if explained else 'Fields:'} {', '.join(plain)}."]
+        for part, group in {"": schema, **schema.get("$defs", {})}.items():
+            if not part or ("properties" in group and group not in groups.values()):
+                groups[name, part] = group
+    fields = {key: _fields(group) for key, group in groups.items()}
+    counts = Counter(line for lines in fields.values() for line in lines.values())
+    shared = {line for line, count in counts.items() if count > 2}
+    parts += ["", "Fields of many parts:", "", *sorted(shared)]
+    for (name, part), lines in fields.items():
+        parts += ["", f"### {part}" if part else f"## {name}", "", prose(groups[name, part].get("description")), ""]
+        parts += [line for line in lines.values() if line not in shared]
+        if common := [field for field, line in lines.items() if line in shared]:
+            parts += ["", f"And {', '.join(common)}."]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _fields(group: Mapping[str, Any]) -> dict[str, str]:
+    """Return a line of Markdown for each field of a schema, by its name."""
+    lines = {}
+    for key, value in group.get("properties", {}).items():
+        name = f"`{key}`{'*' if key in group.get('required', ()) else ''}"
+        meaning = f": {cell(value['description'])}" if value.get("description") else ""
+        lines[name] = f"- {name} ({_type(value)}){meaning}"
+    return lines
+
+
+PRECISIONS = "`fp32` or `fp16` or `int8` or `w8a16` or `fp8` or `fp4`"
 
 
 def _type(node: Mapping[str, Any]) -> str:
     if "$ref" in node:
         return str(node["$ref"]).rpartition("/")[2]
     if "enum" in node:
-        return " or ".join(f"`{value}`" for value in node["enum"])
+        return " or ".join(f"`{value}`" for value in node["enum"]).replace(PRECISIONS, "data type")
     for key in ("anyOf", "oneOf", "allOf"):
         if key in node:
-            return " or ".join(dict.fromkeys(_type(option) for option in node[key]))
+            types = dict.fromkeys(_type(option) for option in node[key])
+            return " or ".join(name for name in types if name != "null" or len(types) == 1)
     if node.get("type") == "array":
         return f"list of {_type(node.get('items', {}))}"
     if node.get("type") == "object" and isinstance(node.get("additionalProperties"), dict):
         return f"mapping to {_type(node['additionalProperties'])}"
     kind = node.get("type", "const" if "const" in node else "any")
-    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+    kind = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    return kind.replace("string", "text").replace("object", "mapping")
 
 
 def dataclass_section(kind: type[Any], level: int = 2) -> str:
     """Return the docstring of a dataclass, and its fields."""
     own = [field for field in dataclasses.fields(kind) if field.name in inspect.get_annotations(kind)]
-    found = [(f"`{field.name}`", _annotation(field.type), _initial(field)) for field in own]
-    return f"{'#' * level} {kind.__name__}\n\n{prose(kind.__doc__)}\n\n" + rows(("field", "type", "default"), found)
+    listed = "; ".join(f"`{field.name}` {_annotation(field.type)}{_initial(field)}" for field in own)
+    return f"{'#' * level} {kind.__name__}\n\n{prose(kind.__doc__)}\n\nFields: {listed}.\n"
 
 
 def _annotation(kind: Any) -> str:
     text = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
     text = re.sub(r"Annotated\[(.+), Rows\]", r"\1", text)
-    return f"`{text}`".replace(" | ", " or ")
+    return re.sub(r"tuple\[(\w+), \.\.\.\]", r"list of \1", text).replace(" | ", " or ")
 
 
 def _initial(field: dataclasses.Field[Any]) -> str:
     if field.default is not dataclasses.MISSING:
-        return f"`{json.dumps(field.default)}`"
-    return "empty" if field.default_factory is not dataclasses.MISSING else ""
+        return f" = {json.dumps(field.default)}"
+    return " = empty" if field.default_factory is not dataclasses.MISSING else ""
 
 
 PLAN = (

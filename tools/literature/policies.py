@@ -68,10 +68,18 @@ def block(rows: list[Claim]) -> str:
         raise ValueError("no claims")
     lines = [f"**{rows[0].system}** ({rows[0].paper})", ""]
     lines += ["| claim | workload here | paper | here | holds |", "|---|---|---|---|---|"]
+    above: tuple[str, ...] = ("",) * 5
     for row in rows:
         verdict = ("yes" if row.holds else "**no**") + (f": {row.why}" if row.why else "")
-        lines.append(f"| {row.statement} | {row.workload} | {row.theirs} | {row.ours} | {verdict} |")
+        cells = (row.statement, row.workload, row.theirs, row.ours, verdict)
+        lines.append(f"| {' | '.join(ditto(cell, last) for cell, last in zip(cells, above, strict=True))} |")
+        above = cells
     return "\n".join(lines) + "\n\n"
+
+
+def ditto(cell: str, above: str) -> str:
+    """Return a cell's text, or a ditto mark where it is that of the row above."""
+    return "″" if cell == above and len(cell) > 20 else cell
 
 
 def rewritten(text: str, made: dict[str, str], known: list[str]) -> str:

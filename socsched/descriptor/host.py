@@ -488,9 +488,9 @@ def _sources(facts: HostFacts) -> dict[str, Source]:
     return {
         "detect": Source(f"measured on this machine, {facts.date}, {versions}", "socsched.descriptor.host"),
         "linux": Source("CPU description by Linux", "/proc/cpuinfo, /sys/devices/system/cpu"),
-        "conv": Source("NCHW16c convolutions against the FMA peak of a core", "tools/bench/lowering.py --layers"),
+        "conv": Source("NCHW16c convolutions against the FMA peak of a core", "tools/bench/lowering.py, since removed"),
         "networks": Source("networks with either program", "tools/bench/networks.py"),
-        "vm": Source("TVM 0.27 virtual machine, cost of a call", "tools/bench/lowering.py"),
+        "vm": Source("TVM 0.27 virtual machine, cost of a call", "tools/bench/lowering.py, since removed"),
     }
 
 

@@ -15,8 +15,30 @@ from socsched.compiler.target import Build, resolve
 from socsched.compiler.targets.cuda.target import TARGET
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from tools.bench.torch_networks import pointpillars as pointpillars
-from tools.bench.torch_networks import random_weights as random_weights
+from socsched.models.pointpillars.network import backbone_network, head_network
+
+
+def pointpillars() -> Network:
+    """Return backbone, neck and heads on the 496 x 432 grid as one network."""
+    body, head = backbone_network(), head_network()
+    params = {**body.params, **head.params}
+    return Network("pointpillars", body.inputs, (*body.layers, *head.layers), head.outputs, params)
+
+
+def random_weights(network: Network, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    """Return weights of variance 2 / fan-in, halved where an addition follows so that values keep their size."""
+    generator = np.random.default_rng(seed)
+    transposed = {layer.weights["weight"] for layer in network.layers if layer.op == "conv2d_transpose"}
+    found = {}
+    for name, shape in network.params.items():
+        if len(shape) == 1:
+            found[name] = generator.normal(0, 0.1, shape).astype(np.float32)
+            continue
+        fan_in = shape[0] if name in transposed else int(np.prod(shape[1:]))
+        gain = 0.5 if name.endswith(".c.weight") else 2.0
+        array = generator.normal(0, (gain / fan_in) ** 0.5, shape)
+        found[name] = array.astype(np.float16).astype(np.float32)  # both sides start from the same values
+    return found
 
 
 def target(arch: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Networks from ONNX files on this machine's processor: our kernels, ONNX Runtime, and which of them a plan takes.
+"""Networks on this machine's processor: our kernels, ONNX Runtime, and which of them a plan takes.
 
 Both compute the same inputs in one process with the same number of threads, call by call in turns, so that a busy
 machine slows both.  Each thread count gets a process of its own, since thread pools are set up once.  Prints medians
@@ -6,7 +6,9 @@ machine slows both.  Each thread count gets a process of its own, since thread p
 over measured times of both, seconds of a cold compilation, and the largest difference of the outputs relative to the
 largest output.  A network that we have no kernels for is ONNX Runtime's in a plan too.
 
-    python -m tools.bench.networks [--threads 1,2] [--repeat 11] [--precision int8] [--cached] FILE.onnx ...
+    python -m tools.bench.networks [--threads 1,2] [--repeat 11] [--precision int8] [--cached] FILE.onnx|NAME ...
+
+NAME: a network of `reference_networks` with dense random weights, such as resnet50 or pointpillars (without its PFN).
 
 With --gpu, networks on a GPU against `torch.compile` (`gpu_networks`):
 
@@ -23,13 +25,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from socsched.executor import probe
-from tools.bench.lowering import alternate, plain
+from tools.bench.reference_networks import NETWORKS
 
 OURS, THEIRS = "tvm", "onnxruntime"
 
@@ -45,7 +48,7 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=11, help="timed calls of each")
     parser.add_argument("--precision", default="fp32", choices=("fp32", "int8"), help="int8: of files that state it")
     parser.add_argument("--cached", action="store_true", help="use the cache, so that compilation takes no time")
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE.onnx")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE.onnx|NAME")
     options = parser.parse_args()
     counts = options.threads.split(",")
     if len(counts) > 1:
@@ -60,11 +63,14 @@ def main() -> int:
     more = ("compile s", 10), ("difference", 11)
     print(f"{counts[0]} thread(s)".ljust(20) + "".join(head.rjust(width) for head, width in (*heads, *more)))
     ratios = []
-    for file in options.files:
-        try:
-            ratios.append(measure(file, int(counts[0]), options))
-        except Exception as error:  # the next network may work
-            print(f"{file.stem:20} {type(error).__name__}: {str(error).splitlines()[0][:150]}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for file in options.files:
+            try:
+                name = str(file)
+                path = NETWORKS[name](Path(folder) / f"{name}.onnx") if name in NETWORKS else file
+                ratios.append(measure(path, int(counts[0]), options))
+            except Exception as error:  # the next network may work
+                print(f"{file.stem:20} {type(error).__name__}: {str(error).splitlines()[0][:150]}", flush=True)
     for title, found in zip(("ours", "plan"), zip(*ratios, strict=True), strict=False):
         print(f"{title} over ORT: geometric mean {np.exp(np.mean(np.log(found))):.2f}, worst {max(found):.2f}")
     return 0
@@ -133,10 +139,33 @@ def predict(file: Path, runtime: str, threads: int, precision: str) -> float:
     return found.time_ns / 1e6 if found is not None else 0.0
 
 
+def alternate(calls: dict[str, Callable[[], Any]], repeat: int) -> dict[str, list[float]]:
+    """Return `repeat` durations (s) of each call, taken in turns after two rounds of warm-up.
+
+    The pause lets the other's worker threads, which spin for a while after each call, go to sleep.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for round_ in range(repeat + 2):
+        for name, call in calls.items():
+            time.sleep(0.1)
+            call()  # brings weights back into the caches that the other has filled
+            start = time.perf_counter()
+            call()
+            if round_ > 1:
+                times[name].append(time.perf_counter() - start)
+    return times
+
+
+def plain(results: Any, stage: Any) -> list[Any]:
+    """Return a stage's outputs in NCHW."""
+    from socsched.compiler.layouts import convert
+
+    pairs = zip(results, stage.outputs, strict=True)
+    return [convert(a, t, replace(t, layout="NCHW")) if len(t.shape) == 4 else a for a, t in pairs]
+
+
 def laid_out(arrays: list[Any], loaded: Any) -> list[Any]:
     """Return plain arrays in the layouts that a stage wants."""
-    from dataclasses import replace
-
     from socsched.compiler.layouts import convert
 
     return [

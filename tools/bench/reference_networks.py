@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper, save
 
+from socsched.models.weights import draw_weights
 from tests.models.onnx_files import Builder
+from tools.bench.gpu_common import pointpillars as dense_pointpillars
 
 
 def resnet(path: Path, blocks: tuple[int, ...], bottleneck: bool) -> Path:
@@ -174,7 +178,37 @@ def yolov8n(path: Path) -> Path:
     return b.save(path, [1, 3, 640, 640], [str(sides), str(b.op("Sigmoid", scores))])
 
 
+def pointpillars(path: Path) -> Path:
+    """Backbone, neck and heads of PointPillars on its grid of 496 x 432 cells, with the weights that stages draw."""
+    network = dense_pointpillars()
+    weights = draw_weights(network, 0)
+    ((source, kind),) = network.inputs.items()
+    graph = helper.make_graph(
+        [_node(layer, weights) for layer in network.layers],
+        "network",
+        [helper.make_tensor_value_info(source, TensorProto.FLOAT, kind.shape)],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, None) for output in network.outputs],
+        [numpy_helper.from_array(array, key) for key, array in weights.items()],
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def _node(layer: Any, weights: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """Return the ONNX node of a layer of these networks."""
+    inputs, attrs = [*layer.inputs, *layer.weights.values()], {}
+    if layer.op in ("conv2d", "conv2d_transpose"):
+        kernel = weights[layer.weights["weight"]].shape[2:]
+        attrs = {"kernel_shape": kernel, "strides": [layer.attrs["stride"]] * 2}
+        attrs["pads"] = [layer.attrs.get("padding", 0)] * 4
+    elif layer.op == "concat":
+        attrs = {"axis": layer.attrs["axis"]}
+    name = {"conv2d": "Conv", "conv2d_transpose": "ConvTranspose", "relu": "Relu", "concat": "Concat"}[layer.op]
+    return helper.make_node(name, inputs, [layer.name], **attrs)
+
+
 NETWORKS: dict[str, Callable[[Path], Path]] = {
+    "pointpillars": pointpillars,
     "resnet18": lambda path: resnet(path, (2, 2, 2, 2), False),
     "resnet50": lambda path: resnet(path, (3, 4, 6, 3), True),
     "mobilenetv2": mobilenet_v2,

@@ -18,6 +18,7 @@ from socsched.planning.candidate import overrun
 from socsched.planning.choices import chosen
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.deployment import Deployment
+from socsched.planning.feasibility.lower_bounds import least_parts
 from socsched.planning.feasibility.remedies import verify_levers
 from socsched.planning.mapping.local_search import Solution
 from socsched.planning.plan import (
@@ -213,19 +214,8 @@ def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:
     graph, model = workload.graph, workload.model
     fastest = {n: min(c.time_ns for c in model.candidates(graph.stage(n))) for n in graph.order}
     fastest = {name: min(time, floors.get(name, time)) for name, time in fastest.items()}
-    begins = {s.name: s.offset_ns for s in graph.pipeline.sensors}
-    begins |= {name: graph.offset_ns[name] for name in graph.order if graph.stage(name).period_ns is not None}
-    ends: dict[str, int] = {}
-    for name in graph.order:
-        before = [ends.get(other, begins.get(other, 0)) for other in graph.stage(name).after]
-        ends[name] = fastest[name] + max(before, default=begins.get(name, 0))
-    total = 0
-    for chain in graph.pipeline.chains:
-        for part in graph.segments(chain):
-            begin = max(begins[source] for source in graph.sources.get(part.root, (part.root,)))
-            total += ends[part.nodes[-1]] - begin if part.nodes else 0
-            total += part.period_ns // 2 if part.sampled else 0
-    return total
+    parts = least_parts(graph, fastest).values()
+    return sum(sum(time for _, time, _ in mine) + sum(period // 2 for _, _, period in mine[1:]) for mine in parts)
 
 
 def provenance(tasks: Sequence[Task], assessment: Assessment) -> Provenance:

@@ -34,7 +34,7 @@ from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
 from socsched.planning.feasibility.conflicts import ConflictSearch, conflict
 from socsched.planning.feasibility.energy_tradeoffs import refusals
 from socsched.planning.feasibility.infeasible_plan import no_engine, unmappable_stages, unplaceable, without_tasks
-from socsched.planning.feasibility.lower_bounds import least_latencies
+from socsched.planning.feasibility.lower_bounds import SAMPLED, beyond_proof, least_latencies
 from socsched.planning.feasibility.refutation import by_bounds, by_search, meet_requirements
 from socsched.planning.feasibility.remedies import find_helpful_move
 from socsched.planning.mapping import neighbourhoods
@@ -48,6 +48,7 @@ from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Wor
 from socsched.schedulability.chains import Sources
 from socsched.schedulability.high_level import is_mixed
 from socsched.schedulability.plan_analysis import without_contradictions
+from socsched.units import format_duration
 
 POLICIES = ("edf", "fp")
 AUTO = "auto"
@@ -295,7 +296,7 @@ class Found:
     def open_modes(self) -> tuple[PowerMode, ...]:
         """Return the modes that no proof rules out, that of the best mapping first."""
         ordered = sorted(self.solutions, key=_order)
-        return tuple(_load(solution).model.mode for solution in ordered if solution.proof is None)
+        return tuple(_load(solution).model.mode for solution in ordered if solution.open)
 
     def with_best(self, best: Solution) -> Found:
         """Return the same with the best solution replaced."""
@@ -425,6 +426,8 @@ def _met_or_refuted(
     divided, unknown = (cutter.stages, (*cutter.left, *parts)) if cutter else ({}, parts)
     if proof := by_bounds(workload, divided, unknown):
         return replace(solution, proof=proof)
+    if beyond := beyond_proof(workload, divided, unknown):
+        return replace(solution, beyond=beyond, least=least_latencies(workload, divided, unknown))
     if neighbourhoods.suits(workload):
         mine = clock.part(MENDING)
         solution = neighbourhoods.search(solution, workload, request.goals, request.budget, mine, 0.0, None, True)
@@ -470,7 +473,7 @@ def deep_queues(request: SearchRequest, found: Found) -> Found:
 
 def _too_shallow(solution: Solution) -> bool:
     violations = solution.candidate.violations
-    return solution.proof is None and any(may_be_deeper(_load(solution), violation) for violation in violations)
+    return solution.open and any(may_be_deeper(_load(solution), violation) for violation in violations)
 
 
 def settle_choices(request: SearchRequest, found: Found) -> Found:
@@ -585,6 +588,8 @@ def _conflicts(best: Solution, goals: Sequence[str], clock: Clock) -> tuple[Solu
     candidate = best.candidate
     if candidate.verdict == "feasible":
         return best, ()
+    if best.beyond:  # these conflict with the analysis, each alone
+        return best, ()
     if best.proof is not None and best.proof.method == BOUND:
         return best, tuple(Conflict((_unmet(one),), True, True, 0) for one in best.proof.necessities)
     conflicts = ConflictSearch(_load(best), clock)
@@ -644,10 +649,10 @@ def search(request: SearchRequest) -> Plan:
     with within(max(ending, LEAST_S) if whole < SHORT_S else ending):
         try:
             plan = _with_doubts(request, result := _widened(request))
-            tried = result.tried
+            tried, beyond = result.tried, result.draft.solution.beyond if result.draft.solution else ()
         except OutOfTime:
-            plan, tried = _unmapped(request), (request.attempts[0].name,)
-    return without_contradictions(_undecided(cut_off(plan, request.clock), request, tried))
+            plan, tried, beyond = _unmapped(request), (request.attempts[0].name,), ()
+    return without_contradictions(_undecided(cut_off(plan, request.clock), request, tried, beyond))
 
 
 def _with_doubts(request: SearchRequest, result: _Result) -> Plan:
@@ -855,11 +860,22 @@ def _places(plan: Plan) -> tuple[tuple[str, str, str, tuple[int, ...]], ...]:
     return tuple((task.name, task.engine, task.precision, task.lanes) for task in plan.tasks)
 
 
-def _undecided(plan: Plan, request: SearchRequest, tried: Sequence[str]) -> Plan:
-    """Return an undecided plan with the searches tried and what would decide it; any other plan as it is."""
+def _undecided(plan: Plan, request: SearchRequest, tried: Sequence[str], beyond: Sequence[Violation] = ()) -> Plan:
+    """Return an undecided plan with the searches tried and what would decide it; any other plan as it is.
+
+    `beyond`: requirements that no mapping's bounds meet in its mode.
+    """
     if plan.verdict != "undecided":
         return plan
     lines = []
+    for one in beyond:
+        sampled = sum(value for term, value in one.terms if SAMPLED in term)
+        lines.append(
+            f"{one.requirement}: at least {format_duration(one.demand)}, below which no mapping is proved, or fewer "
+            f"stages on its way that sample instead of being triggered: {format_duration(sampled)} of it"
+        )
+    if beyond and len(request.modes) == 1:
+        return replace(plan, solver=replace(plan.solver, portfolio=tuple(tried), decide=tuple(lines)))
     if plan.solver.cut_off:
         lines.append(f"more time than {request.time_limit:g} s, which cut the search off: --time-limit")
     elif plan.solver.status == SPENT and request.evaluations is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.taskgraph import task_graph
@@ -14,6 +17,7 @@ from socsched.planning import scores
 from socsched.planning.candidate import judge, quick_score, score
 from socsched.planning.clock import NO_CLOCK
 from socsched.planning.deployment import deploy
+from socsched.planning.feasibility.lower_bounds import beyond_proof
 from socsched.planning.mapping import neighbourhoods
 from socsched.planning.mapping.local_search import given, initial_mapping
 from socsched.planning.recheck import recheck
@@ -141,3 +145,35 @@ def test_a_chain_longer_than_the_stack_has_a_verdict() -> None:
         "fp",
     )
     assert judge(workload, initial_mapping(workload), False).verdict in ("feasible", "undecided")
+
+
+def test_no_bound_is_below_the_least_of_all_mappings() -> None:
+    compared = 0
+    for seed in range(150):
+        workload = case_workload(draw_case(seed))
+        pipeline = workload.graph.pipeline
+        asked = (replace(c, deadline_ns=0, max_age_ns=None if c.max_age_ns is None else 0) for c in pipeline.chains)
+        eager = workload.asking(task_graph(replace(pipeline, chains=tuple(asked))))
+        least = {one.requirement: one.demand for one in beyond_proof(eager, {})}
+        draw = Random(seed)
+        try:
+            found = judge(workload, {name: draw.choice(costs) for name, costs in workload.options().items()})
+        except Unconnectable:
+            continue
+        for chain in found.assessment.chains:
+            if chain.bound_ns is not None:
+                compared += 1
+                assert chain.bound_ns >= least[f"deadline of chain {chain.name}"]
+                age = found.assessment.ages[chain.name]
+                assert chain.max_age_ns is None or age.value >= least[f"data age of chain {chain.name}"]
+    assert compared > 100
+
+
+def test_a_search_that_no_bound_can_end_says_so_and_does_not_go_on() -> None:
+    plan = plan_with(
+        get_pipeline("autoware-universe"), get_platform(ORIN), MODE, PlanOptions(policy="edf", evaluations=12)
+    )
+    assert plan.verdict == "undecided"
+    (line,) = plan.solver.decide or ()
+    assert "deadline of chain e2e-sensing-to-control: at least 750.8 ms" in line
+    assert not plan.conflicts

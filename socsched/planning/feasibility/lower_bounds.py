@@ -22,7 +22,7 @@ from socsched.planning.candidate import losses
 from socsched.planning.cutting.divisible import Divisible
 from socsched.planning.deployment import CAPACITY, capacity, least_weights, stage_bytes
 from socsched.planning.execution import degraded_segments, execution_times
-from socsched.planning.plan import Necessity, Theorem
+from socsched.planning.plan import Necessity, Theorem, Violation
 from socsched.planning.workload import Workload
 from socsched.schedulability.tasks import upstream
 
@@ -35,6 +35,8 @@ _STEPS = 300
 """Steps in the search for weights of engines."""
 _WHOLE = 1000
 """The largest weight of an engine, as an integer."""
+SAMPLED = "one period at most"
+"""End of the names of terms that sampling adds to bounds."""
 Terms = tuple[tuple[str, int], ...]
 Options = Mapping[str, Sequence[Cost]]
 """Stage -> the costs that it may have."""
@@ -82,6 +84,51 @@ def least_latencies(
     none = (replace(c, deadline_ns=0, max_age_ns=None if c.max_age_ns is None else 0) for c in pipeline.chains)
     asked = workload.asking(task_graph(replace(pipeline, chains=tuple(none))))
     return {one.requirement: int(one.demand) for one in _late(_Needs.of(asked, divided, unknown, None))}
+
+
+def beyond_proof(
+    workload: Workload, divided: Mapping[str, Divisible], unknown: Sequence[str] = ()
+) -> tuple[Violation, ...]:
+    """Return the deadlines and ages of chains that no mapping's bound meets; arguments as of `impossible`.
+
+    It proves nothing of schedules: bounds charge a whole period where data are sampled (`schedulability.chains`).
+    """
+    graph, found = workload.graph, list[Violation]()
+    parts = least_parts(graph, _Needs.of(workload, divided, unknown, None).fastest)
+    for chain in graph.pipeline.chains:
+        ends, mine = [(f"{name}: {_AT_LEAST}", time) for name, time, _ in parts[chain.name]], parts[chain.name]
+        waits = [(f"{name}: sampling, {SAMPLED}", period) for name, _, period in mine[1:]]
+        kept = [(f"{name}: read until the next output, {SAMPLED}", period) for name, _, period in mine[:-1]]
+        for requirement, bound, sampled in (
+            (f"deadline of chain {chain.name}", chain.deadline_ns, waits),
+            (f"data age of chain {chain.name}", chain.max_age_ns, kept),
+        ):
+            terms = tuple(term for term in (*ends, *sampled) if term[1])
+            demand = sum(value for _, value in terms)
+            if bound is not None and demand > bound:
+                found.append(Violation(requirement, demand, bound, demand - bound, "ns", terms, ()))
+    return tuple(found)
+
+
+def least_parts(graph: TaskGraph, fastest: Mapping[str, int]) -> dict[str, list[tuple[str, int, int]]]:
+    """Return (last stage, least time from the begin to its end, period) in ns of every segment of each chain.
+
+    `fastest`: the least time (ns) of each stage.  The last stage of a sensor that is sampled is its own name.
+    """
+    begins = {sensor.name: sensor.offset_ns for sensor in graph.pipeline.sensors}
+    begins |= {name: graph.offset_ns[name] for name in graph.order if graph.stage(name).period_ns is not None}
+    ends: dict[str, int] = {}
+    for name in graph.order:
+        before = [ends.get(other, begins.get(other, 0)) for other in graph.stage(name).after]
+        ends[name] = fastest[name] + max(before, default=begins.get(name, 0))
+    result: dict[str, list[tuple[str, int, int]]] = {}
+    for chain in graph.pipeline.chains:
+        result[chain.name] = []
+        for part in graph.segments(chain):
+            begin = max(begins[source] for source in graph.sources.get(part.root, (part.root,)))
+            last = part.nodes[-1] if part.nodes else part.root
+            result[chain.name].append((last, ends[last] - begin if part.nodes else 0, part.period_ns))
+    return result
 
 
 @dataclass(frozen=True, slots=True)

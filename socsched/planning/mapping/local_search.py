@@ -28,7 +28,7 @@ from socsched.progress import listening, tell
 
 if TYPE_CHECKING:
     from socsched.planning.mapping.exact import Exact
-    from socsched.planning.plan import Proof
+    from socsched.planning.plan import Proof, Violation
 
 
 FRAMES = 100
@@ -243,7 +243,8 @@ class Solution:
 
     `floors`: least time (ns) of stages that may be cut, whatever the cuts; `notes`: why some of them are whole;
     `whole`: status of the proof for whole stages; `proof`: that no mapping meets every requirement, if that is known;
-    `least`: what no mapping is below (ns), by requirement, if neither a plan nor a proof was found.
+    `least`: what no mapping is below (ns), by requirement, if neither a plan nor a proof was found; `beyond`:
+    requirements that no mapping's bounds meet.
     """
 
     candidate: Candidate
@@ -255,6 +256,12 @@ class Solution:
     whole: str = ""
     proof: Proof | None = None
     least: Mapping[str, int] = field(default_factory=dict)
+    beyond: tuple[Violation, ...] = ()
+
+    @property
+    def open(self) -> bool:
+        """Return whether another mapping may yet be proved to meet every requirement."""
+        return self.proof is None and not self.beyond
 
 
 def solve(workload: Workload, goals: Sequence[str], budget: int = 400, clock: Clock = NO_CLOCK) -> Solution:

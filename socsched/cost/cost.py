@@ -90,14 +90,28 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """What a job on a share of an engine takes longer (ns) than alone on all of it: on fewer units, and beside the
+    neighbour `by` on others, the one that costs it most: in the engine's own memory, in its cache, in its launch queue.
+
+    DRAM that engines share is not among these: it follows from bytes, those that the cache no longer holds included.
+    """
+
+    share_ns: Ns
+    memory_ns: Ns = 0
+    cache_ns: Ns = 0
+    launches_ns: Ns = 0
+    by: NoName = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """Cost of one job of a stage (or conversion) on one engine in one mode, precision and share of its units.
 
     `provenance` is the weakest kind among the figures that carry the time; `source` names them; `error` is the relative
     uncertainty of `time_ns`.  `energy_uj` is the dynamic energy of the job (engine and DRAM), idle power excluded.
-    `runtime`: the program that takes this time (`cost.model`), empty where there is no choice of one.  `share_ns`: what
-    of it a share of the engine costs over all of it, `beside_ns`: and what others on other shares do, in caches and
-    queues.
+    `runtime`: the program that takes this time (`cost.model`), empty where there is no choice of one.  `shared`: what
+    of it a share of the engine costs over all of it.
     """
 
     stage: str
@@ -113,5 +127,4 @@ class Cost:
     source: str
     error: float
     runtime: str = ""
-    share_ns: int = 0
-    beside_ns: int = 0
+    shared: Shared | None = None

@@ -10,7 +10,7 @@ error.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.cost.roofline import Estimate, efficiency, kind_of, rescale
 from socsched.cost.shares import on_share
 from socsched.cost.sources import PROFILE, CostRequest, CostSource, Known, Reference, cost_sources
+from socsched.cost.waves import Neighbour
 from socsched.descriptor.catalog import find_platform
 from socsched.descriptor.fit import Fit, choose_fit
 from socsched.descriptor.pipeline import Stage
@@ -143,7 +144,7 @@ class CostModel:
 
     `runtime`: the program that runs networks where it is another than plans stand for (`descriptor.fit`); `adjust`:
     changes every cost, those of conversions too.  `undivided`: the costs of the platform whose engines this one divides
-    among stages, where it does (`planning.shares`).
+    among stages, where it does, and `others`: what runs beside a stage there (`planning.shares`).
     """
 
     platform: Platform
@@ -155,6 +156,7 @@ class CostModel:
     runtime: str = ""
     adjust: Callable[[Cost], Cost] | None = None
     undivided: CostModel | None = None
+    others: Mapping[str, Sequence[Neighbour]] = field(default_factory=dict)
     _known: dict[tuple[str, int, tuple[str, ...], int], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
     _variants: dict[tuple[str, int, tuple[str, ...], int, str, str, int], Cost | None] = field(default_factory=dict)
@@ -248,7 +250,8 @@ class CostModel:
             return found
         state, groups = whole.mode.engines[engine.id], stage.portions[engine.id][1]
         work = whole.work_of(stage, precision)
-        return [on_share(cost, work, entire, state, groups, whole.dram) for cost in found]
+        others = self.others.get(stage.name, ())
+        return [on_share(cost, work, entire, state, groups, whole.dram, others) for cost in found]
 
     def _pair(self, stage: Stage, engine: Engine, precision: str) -> list[Cost] | str:
         if self.undivided is not None and engine.id in stage.portions:

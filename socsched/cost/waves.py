@@ -4,9 +4,9 @@ A kernel is a number of equal blocks.  The busiest of u units runs ceil(blocks /
 blocks on, so that fewer than these take as long as one wave.  Its traffic takes as long as the slower of DRAM, of which
 a share has all, and the ports of its units.  Launches and the latency of a kernel do not depend on units.
 
-Beside a neighbour that streams, what a kernel would find in the cache comes from DRAM, at the max-min share of its
-units, and each load waits as long as DRAM's queue is: loads in flight are served in turn (Little's law).  Computing
-and waiting are taken not to overlap, as in blocks that all wait for their first tile.
+Beside a neighbour on other units, what it has driven out of the cache comes from DRAM, at the max-min share of the
+job's units, and each load waits as long as DRAM's queue is: loads in flight are served in turn (Little's law).
+Computing and waiting are taken not to overlap, as in blocks that all wait for their first tile.
 
 Blocks: Volkov, "Understanding latency hiding on GPUs" (2016); ports: CUDA programming guide, 64 bytes a clock and SM.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 WARPS, LOADING = 8, 16
 """Warps that keep a unit busy: where they load tiles ahead into its own memory, and where they wait for each load."""
@@ -32,7 +32,7 @@ def busy_blocks(warps: int, resident: int, needed: int = WARPS) -> float:
 class Kernel:
     """A kernel on all units of its engine: `time_ns`, of which `fixed_ns` whatever the units, its blocks and bytes.
 
-    `busy`: blocks that keep one unit busy.
+    `bytes` are DRAM's, `cached` those that the cache holds meanwhile.  `busy`: blocks that keep one unit busy.
     """
 
     time_ns: float
@@ -40,6 +40,7 @@ class Kernel:
     blocks: int
     bytes: int
     busy: float = BUSY
+    cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Neighbour:
     """Work on other units of the engine: the bytes/s that it would draw if DRAM had no limit, on how many units.
 
     `cache`: the bytes that all units cache together; `far`: the latency of DRAM over that of this cache; `launch_ns`:
-    what a kernel waits until the launches of the neighbour leave the queue that all units share.
+    what a kernel waits until the launches of the neighbour leave the queue that all units share; `touched`: the most
+    bytes that it can drive others' out with.
     """
 
     wanted: float
@@ -55,6 +57,20 @@ class Neighbour:
     cache: float
     far: float
     launch_ns: float = 0.0
+    touched: float = inf
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """What a job takes longer (ns) beside a neighbour: its bytes from DRAM, loads that the cache no longer serves, and
+    launches; `evicted`: the bytes that the cache no longer holds.
+    """
+
+    memory: float
+    cache: float
+    launches: float
+    evicted: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +98,14 @@ class Units:
             longer = moving * max(self.traffic_ns(kernel, units) / least, 1.0)
         return kernel.fixed_ns + max(longer, self.traffic_ns(kernel, units), moving)
 
-    def beside_ns(self, kernels: Sequence[Kernel], units: int, other: Neighbour) -> float:
-        """Return the time (ns) by which a job of kernels on `units` takes longer beside a neighbour."""
-        alone = sum(self.time_ns(one, units) for one in kernels)
-        evicted = min(min(other.wanted, self.memory) * alone * 1e-9 / max(other.cache, 1.0), 1.0)
+    def beside(self, kernels: Sequence[Kernel], units: int, other: Neighbour) -> Slowdown:
+        """Return what a job of kernels on `units` takes longer beside a neighbour."""
+        alone = max(sum(self.time_ns(one, units) for one in kernels), 1.0)
+        gone = min(min(min(other.wanted, self.memory) * alone * 1e-9, other.touched) / max(other.cache, 1.0), 1.0)
+        moved, cached = sum(one.bytes for one in kernels), sum(one.cached for one in kernels)
         fair = max(self.memory / (units + other.units), (self.memory - other.wanted) / units)  # max-min over units
-        slower = 1 / (min(fair, self.port) * units) - 1 / (self.port * units)
-        moved = sum(one.bytes for one in kernels)
-        queue = max((other.wanted + moved / alone * 1e9) / self.memory, 1.0)
+        slow, port = min(fair, self.port) * units, self.port * units
+        late = moved * (1 / slow - 1 / min(self.memory, port)) + gone * cached * (1 / slow - 1 / port)
+        queue = max((other.wanted + (moved + cached) / alone * 1e9) / self.memory, 1.0)
         waiting = sum(one.fixed_ns for one in kernels) * (other.far * queue - 1.0)
-        return evicted * (moved * slower * 1e9 + waiting) + len(kernels) * other.launch_ns
+        return Slowdown(late * 1e9, gone * waiting, len(kernels) * other.launch_ns, gone * cached)

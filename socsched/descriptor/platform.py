@@ -237,9 +237,10 @@ class Division(Entry):
     port: Annotated[
         BandwidthFigure | None, doc("bytes/s that one unit draws at most at the highest clock; absent: 64 a cycle")
     ] = None
-    beside: Annotated[
-        RateFigure | None,
-        doc("time of a job beside others over that alone on its share, what DRAM costs aside; absent: not known, 1"),
+    near: Annotated[DurationFigure | None, doc("latency of a load from the cache that all units share")] = None
+    far: Annotated[DurationFigure | None, doc("latency of a load from the engine's DRAM")] = None
+    launch: Annotated[
+        DurationFigure | None, doc("what a launch waits in the queue that all units share for one under way; absent: 0")
     ] = None
     source: SourceKey = ""
     assumed: Assumed = ""

@@ -143,11 +143,11 @@ _Range = tuple[float, float]
 _TIME, _BYTES, _RATE, _POWER = (0, LONGEST_NS), (0, MOST_BYTES), (0, MOST_RATE), (0, MOST_MW)
 
 _SEGMENT: dict[str, _Range] = {"time_ns": _TIME, "fixed_ns": _TIME, "bytes": _BYTES}
+_SHARED: dict[str, _Range] = {f"{name}_ns": _TIME for name in ("share", "memory", "cache", "launches")}
 _TASK: dict[str, _Range] = {
     "period_ns": _TIME, "offset_ns": _TIME, "queue": (0, MOST_QUEUE), "cost_ns": _TIME, "bytes": _BYTES,
     "priority": (-MOST_RANK, MOST_RANK), "deadline_ns": _TIME, "width": (0, MOST_LANES), "release_jitter_ns": _TIME,
     "gap_ns": _TIME, "weights_bytes": _BYTES, "budget_ns": _TIME, "server_ns": _TIME, "high_ns": _TIME,
-    "share_ns": _TIME, "beside_ns": _TIME,
 }  # fmt: skip
 _ENGINE: dict[str, _Range] = {
     "lanes": (1, MOST_LANES), "switch_ns": _TIME, "bandwidth": _RATE, "idle_mw": _POWER, "dynamic_mw": _POWER,
@@ -208,6 +208,8 @@ def _task_out_of_range(task: Task, path: Where) -> Iterator[tuple[Where, str]]:
             yield from _outside(segment, _SEGMENT, (*path, name, place))
         if sum(segment.time_ns for segment in parts) > LONGEST_NS:
             yield (*path, name), f"expected times of at most {LONGEST_NS} ns in total"
+    if task.shared is not None:
+        yield from _outside(task.shared, _SHARED, (*path, "shared"))
     if task.times is not None:
         values = task.times.values_ns
         if not values or min(values) < 0 or max(values) > LONGEST_NS:

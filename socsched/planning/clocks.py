@@ -8,7 +8,7 @@ too.  What is chosen is analysed anew from the plan alone (`recheck`), and holds
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import ceil
 
 from socsched.cost.cost import Segment
@@ -89,10 +89,13 @@ def at_level(plan: Plan, engine: PlannedEngine, number: int) -> Plan:
             tuple(ceil(value * factor) for value in task.times.values_ns), task.times.interpolate
         )
         cost = sum(one.time_ns for one in segments) if segments else ceil(task.cost_ns * factor)
-        longer = {name: ceil(getattr(task, name) * factor) for name in ("wcet_ns", "high_ns", "share_ns", "beside_ns")}
+        longer = {name: ceil(getattr(task, name) * factor) for name in ("wcet_ns", "high_ns")}
+        parts = task.shared and replace(
+            task.shared, **{name: ceil(ns * factor) for name, ns in asdict(task.shared).items() if name != "by"}
+        )
         return replace(
             task, segments=segments, degraded=slower(task.degraded), times=times, cost_ns=cost,
-            energy_uj=round(task.energy_uj * energy), **longer,
+            energy_uj=round(task.energy_uj * energy), shared=parts, **longer,
         )  # fmt: skip
 
     engines = tuple(pinned if one.id == engine.id else one for one in plan.engines)

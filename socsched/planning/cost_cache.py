@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel, WorkOf
+from socsched.cost.waves import Neighbour
 from socsched.descriptor.platform import Platform, PowerMode
 from socsched.planning.cutting.divisible import Apart, Sliced
 from socsched.planning.cutting.search import Divided
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 class CostCache:
     """Costs, and networks in units, of one pipeline on one platform; computed once for each mode.
 
-    `undivided`: the costs of the platform whose engines this one divides (`planning.shares`).  `apart`: stages as
-    networks in units, without costs; `adjust`: changes every cost (`CostModel`); `results`: analyses of mappings.
+    `undivided`: the costs of the platform whose engines this one divides, `others`: what runs beside a stage there
+    (`planning.shares`).  `apart`: stages as networks in units, without costs; `adjust`: changes every cost
+    (`CostModel`); `results`: analyses of mappings.
     """
 
     platform: Platform
@@ -34,6 +36,7 @@ class CostCache:
     adjust: Callable[[Cost], Cost] | None = None
     results: Results = field(default_factory=Results)
     undivided: CostCache | None = None
+    others: Mapping[str, Sequence[Neighbour]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Let parts of a network share the analysis of the whole."""
@@ -46,8 +49,8 @@ class CostCache:
             other = other or CostModel(self.platform, mode, self.work, self.profile, adjust=self.adjust)
             self._models[mode.name] = other.in_mode(mode)
             if self.undivided is not None:
-                whole = self.undivided
-                self._models[mode.name].undivided = whole.model(whole.platform.mode(mode.name))
+                whole, model = self.undivided, self._models[mode.name]
+                model.undivided, model.others = whole.model(whole.platform.mode(mode.name)), self.others
         return self._models[mode.name]
 
     def divided(self, mode: PowerMode) -> Divided:

@@ -22,7 +22,7 @@ from socsched.planning.task import FILE_ORDER
 
 _PARTS = ("power", "bandwidth", "solver", "contention", "provenance", "uncertainty", "memory")
 """Parts of which nothing is written when nothing is known."""
-_SELDOM = frozenset(("share_ns", "beside_ns", "look_ns", "busy_ppm"))
+_SELDOM = frozenset(("shared", "look_ns", "busy_ppm"))
 """Fields of tasks and engines that are written only where set: most plans know neither shares nor governors."""
 _HINT = "write it again with `socsched plan PIPELINE -p PLATFORM -o plan.json`"
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from socsched.cost.conversion import conversion_pace
 from socsched.cost.model import CostModel
-from socsched.cost.shares import PORT
+from socsched.cost.shares import PORT, neighbour_of
+from socsched.cost.waves import Neighbour
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Engine, Figure, Platform
 from socsched.errors import UsageError
@@ -23,6 +24,7 @@ from socsched.graph.taskgraph import task_graph
 from socsched.planning.cost_cache import CostCache
 from socsched.planning.plan import Plan
 from socsched.planning.search import SearchRequest, search
+from socsched.units import format_duration
 
 VECTORS = 2
 """Vectors of shares that are searched."""
@@ -61,6 +63,7 @@ def with_shares(request: SearchRequest, plan: Plan, wanted: Mapping[str, int]) -
     for vector in vectors(request, plan, wanted):
         costs = CostCache(divided(platform, vector), request.costs.work, request.costs.profile)
         costs.adjust, costs.undivided, costs.apart = request.costs.adjust, request.costs, request.costs.apart
+        costs.others = neighbours(request.costs.model(platform.mode(plan.mode)), request.pipeline, plan, vector)
         pipeline = portioned(request.pipeline, vector, plan)
         modes = tuple(mode for mode in costs.platform.modes if mode.name == plan.mode)
         small = replace(
@@ -68,9 +71,24 @@ def with_shares(request: SearchRequest, plan: Plan, wanted: Mapping[str, int]) -
         )
         found.append(search(small))
     kept = [one for one in found if one.verdict == "feasible"]
-    if wanted:
-        return min(kept or found, key=_rank, default=plan)
-    return min((plan, *kept), key=_rank)
+    return _noted(min(kept or found, key=_rank, default=plan) if wanted else min((plan, *kept), key=_rank))
+
+
+def _noted(plan: Plan) -> Plan:
+    """Return a plan that says of each stage on a share what that costs, and what its bound assumes of the others."""
+    notes = dict(plan.solver.notes or {})
+    for task in plan.tasks:
+        if (parts := task.shared) is None:
+            continue
+        costs = (
+            (parts.share_ns, f"on {len(task.lanes)} groups of {task.engine}"),
+            *((ns, f"for its {what} beside {parts.by}") for ns, what in (
+                (parts.memory_ns, "own memory"), (parts.cache_ns, "cache"), (parts.launches_ns, "launch queue"),
+            )),
+        )  # fmt: skip
+        said = ", ".join(f"+{format_duration(ns)} {where}" for ns, where in costs if ns)
+        notes[task.name] = f"{said}; bounds count the DRAM traffic of all lanes besides"
+    return replace(plan, solver=replace(plan.solver, notes=notes)) if notes else plan
 
 
 def _check(platform: Platform, plan: Plan, wanted: Mapping[str, int]) -> None:
@@ -143,9 +161,28 @@ def classes(pipeline: Pipeline, plan: Plan, engine: Engine) -> tuple[tuple[str, 
     return tuple(n for n in names if n in urgent), tuple(n for n in names if n not in urgent)
 
 
+def neighbours(model: CostModel, pipeline: Pipeline, plan: Plan, vector: Vector) -> dict[str, list[Neighbour]]:
+    """Return by stage the stages on the other share of the engine, as they are there."""
+    engine, state = model.platform.engine(vector.engine), model.mode.engines[vector.engine]
+    assert engine.division is not None
+    graph, portions, tasks = task_graph(pipeline), vector.portions(), {task.name: task for task in plan.tasks}
+    sides = []
+    for names in (vector.urgent, vector.others):
+        found = []
+        for name in names:
+            work = model.work_of(graph.stage(name), tasks[name].precision)
+            units = min(portions[name][1] * engine.division.group, state.units)
+            found.append(neighbour_of(work, name, engine, state, units, model.dram))
+        sides.append(found)
+    return {**dict.fromkeys(vector.urgent, sides[1]), **dict.fromkeys(vector.others, sides[0])}
+
+
 def _load(model: CostModel, pipeline: Pipeline, plan: Plan, vector: Vector) -> tuple[float, float]:
     """Return the utilisation of the shares of urgent stages and of the others."""
-    whole = CostModel(divided(model.platform, vector), model.mode, model.work, model.profile, undivided=model)
+    others = neighbours(model, pipeline, plan, vector)
+    whole = CostModel(
+        divided(model.platform, vector), model.mode, model.work, model.profile, undivided=model, others=others
+    )
     graph, portions = task_graph(pipeline), vector.portions()
     tasks = {task.name: task for task in plan.tasks}
     loads = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from socsched.cost.cost import Segment
+from socsched.cost.cost import Segment, Shared
 from socsched.descriptor.limits import (
     Amount,
     Bytes,
@@ -96,8 +96,7 @@ class Execution:
     power.  `times`: execution times drawn for each job, None for `cost_ns`.  `provenance`: the weakest kind of figure
     that carries the time, from `source`, with a relative `error`.  `high_ns`: the time of a job alone at the high
     level of criticality, which begins when a job runs for longer than its `cost_ns`; 0: the task has one time.
-    `share_ns` of `cost_ns`: what a share of the engine takes longer than all of it; `beside_ns`: what others on other
-    shares cost in caches and queues.
+    `shared` of `cost_ns`: what a share of the engine takes longer than all of it.
     """
 
     __slots__ = ()
@@ -111,8 +110,7 @@ class Execution:
     error: Positive
     times: ExecutionTimes | None = None
     high_ns: Ns = 0
-    share_ns: Ns = 0
-    beside_ns: Ns = 0
+    shared: Shared | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +163,6 @@ FILE_ORDER = (
     "queue", "cost_ns", "wcet_ns", "bytes", "energy_uj", "segments", "priority", "deadline_ns", "jitter_ns",
     "criticality", "provenance", "source", "error", "model", "params", "why", "width", "overflow", "on_late",
     "degraded", "times", "release_jitter_ns", "gap_ns", "weights_bytes", "budget_ns", "server_ns", "closed_by",
-    "process", "high_ns", "share_ns", "beside_ns",
+    "process", "high_ns", "shared",
 )  # fmt: skip
 """The fields of a task in the order of plan.json."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from socsched.cost.cost import Segment
+from socsched.cost.cost import Segment, Shared
 from socsched.descriptor.platform import ContentionChoice
 from socsched.planning.plan import (
     ChainResult,
@@ -49,8 +49,9 @@ FIELDS: Mapping[type, Mapping[str, str]] = {
         RECOMPUTED: "wcet_ns jitter_ns",
         CHECKED: "after period_ns gap_ns closed_by queue width cost_ns segments high_ns priority deadline_ns",
         NO_EFFECT: "name kind reads precision process runtime energy_uj provenance source error budget_ns server_ns"
-        " model params why share_ns beside_ns",
+        " model params why shared",
     },
+    Shared: {NO_EFFECT: "share_ns memory_ns cache_ns launches_ns by"},
     Segment: {MODELLED: "time_ns fixed_ns bytes", CHECKED: "engine lanes hold", NO_EFFECT: "name"},
     ExecutionTimes: {MODELLED: "values_ns interpolate"},
     ContentionChoice: {MODELLED: "model parameters engines"},

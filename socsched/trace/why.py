@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from socsched.cost.contention import ContentionModel, contention_model, draw
-from socsched.cost.cost import Segment
+from socsched.cost.cost import Segment, Shared
 from socsched.errors import UsageError
 from socsched.planning.plan import ChainResult, Plan, Task
 from socsched.planning.task import LOAD
@@ -48,7 +48,9 @@ KINDS: Mapping[str, str] = {
     "execution": "runs, as planned",
     "conversion": "converts, as planned",
     "share": "on a share of the engine, as planned",
-    "beside": "shared cache and queues, as planned",
+    "memory": "own memory shared, as planned",
+    "cache": "cache shared, as planned",
+    "launches": "launch queue shared, as planned",
     "above": "runs, beyond the estimate",
     "waiting": "waits for the engine",
     "blocking": "blocked, no preemption",
@@ -72,7 +74,7 @@ KINDS: Mapping[str, str] = {
 Only `above` may be negative: for a job that took less than the estimate.  `held`: the engine was available, but policy,
 reservation, another process or (in a run) the executor did not grant it.
 """
-PLANNED = ("execution", "conversion", "share", "beside")
+PLANNED = ("execution", "conversion", "share", "memory", "cache", "launches")
 OCCUPIED = ("waiting", "blocking", "preemption", "queue")
 """Kinds in which the job named in `by` held the engine at that time."""
 
@@ -1037,13 +1039,12 @@ class Why:
         if self.record.columns.jobs.status[carrier.row] != DONE:
             planned = min(planned, work)
         kind = "conversion" if carrier.task.kind == "conversion" else "execution"
-        share, beside = (
-            planned * part // max(carrier.task.cost_ns, 1) for part in (carrier.task.share_ns, carrier.task.beside_ns)
-        )
-        part = Part(carrier.task.name, kind, carrier.task.engine, "", -1, planned - share - beside, *window)
+        shared, cost = carrier.task.shared or Shared(0), max(carrier.task.cost_ns, 1)
+        longer = {name: planned * getattr(shared, f"{name}_ns") // cost for name in PLANNED[2:]}
+        part = Part(carrier.task.name, kind, carrier.task.engine, "", -1, planned - sum(longer.values()), *window)
         yield part
-        yield replace(part, kind="share", ns=share)
-        yield replace(part, kind="beside", ns=beside)
+        for name, ns in longer.items():
+            yield replace(part, kind=name, ns=ns, by="" if name == "share" else shared.by)
         yield replace(part, kind="above", ns=work - planned)
 
     def _part(

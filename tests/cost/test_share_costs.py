@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.cost import shares, waves
+from socsched.cost.cost import Cost
+from socsched.cost.roofline import estimate
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.descriptor.platform import Figure
+from socsched.descriptor.platform import Figure, Link
 from socsched.models.work import stage_work
 
 MEASURED = Path(__file__).parents[1] / "data" / "shares_h100.json"
@@ -60,6 +62,10 @@ def test_fewer_units_are_never_faster_nor_slower_than_one_after_the_other(
     assert times[0] <= kernel.fixed_ns + max(whole * least, on.traffic_ns(kernel, 1)) * (1 + 1e-9)
 
 
+def total(found: waves.Slowdown) -> float:
+    return found.memory + found.cache + found.launches
+
+
 @given(
     st.lists(st.tuples(st.floats(2e3, 1e6), st.integers(1, 5000), st.integers(0, 1 << 26)), min_size=1, max_size=20),
     st.integers(1, 66), st.floats(0, 3e13), st.floats(1, 4),
@@ -68,17 +74,21 @@ def test_a_neighbour_costs_no_less_the_more_it_wants_and_nothing_where_it_wants_
     rows: list[tuple[float, int, int]], units: int, wanted: float, far: float
 ) -> None:
     """Nor does it take more from a job's bytes than a fair part of the memory leaves."""
-    on, kernels = waves.Units(132, 1e11, 4e12), [waves.Kernel(time, 1e3, blocks, size) for time, blocks, size in rows]
+    on, kernels = (
+        waves.Units(132, 1e11, 4e12),
+        [waves.Kernel(time, 1e3, blocks, 0, cached=size) for time, blocks, size in rows],
+    )
     costs = [
-        on.beside_ns(kernels, units, waves.Neighbour(part * wanted, 132 - units, 5e7, far)) for part in (0, 0.3, 0.6, 1)
+        total(on.beside(kernels, units, waves.Neighbour(part * wanted, 132 - units, 5e7, far)))
+        for part in (0, 0.3, 0.6, 1)
     ]
     assert costs[0] == 0
     assert all(less <= more * (1 + 1e-9) + 1e-6 for less, more in itertools.pairwise(costs))
-    moved = sum(one.bytes for one in kernels)
+    moved = sum(one.cached for one in kernels)
     queue = max(wanted / 4e12 + moved / 8e6 / len(kernels), 1.0)  # a job takes 2 us a kernel at least
     assert costs[-1] <= moved * 132 / (4e12 * units) * 1e9 + 1e3 * len(kernels) * far * queue
     queued = waves.Neighbour(0.0, 132 - units, 5e7, far, 700.0)
-    assert on.beside_ns(kernels, units, queued) == pytest.approx(700.0 * len(kernels))
+    assert on.beside(kernels, units, queued).launches == pytest.approx(700.0 * len(kernels))
 
 
 def test_blocks_that_keep_a_unit_busy_are_those_of_enough_warps_or_all_it_holds() -> None:
@@ -95,3 +105,24 @@ def test_a_stage_without_kernels_takes_as_much_longer_as_it_has_fewer_units() ->
     orin = get_platform("jetson-agx-orin-64gb")
     gpu, state = orin.engine("gpu"), orin.mode("MAXN").engines["gpu"]
     assert shares.ratio(None, gpu, state, 4, 1e11) == 4.0
+
+
+def test_a_card_with_memory_of_its_own_pays_for_fewer_units_and_for_neighbours_there() -> None:
+    """Its segments count no DRAM of the board, so that its memory's contention is a part of the cost itself."""
+    card = replace(
+        get_platform("jetson-agx-orin-64gb").engine("gpu"),
+        link=Link(Figure(2e10, "assumed"), Figure(1_000, "assumed"), keeps=True), sram=Figure(1 << 20, "assumed"),
+    )  # fmt: skip
+    state = get_platform("jetson-agx-orin-64gb").mode("MAXN").engines["gpu"]
+    work = [
+        stage_work(stage, "fp16") for stage in get_pipeline("pointpillars").stages if stage.name in ("backbone", "head")
+    ]
+    made = estimate(work[0], card, state, 16, 2e11)
+    cost = Cost("backbone", "gpu", "MAXN", "fp16", 16, made.time_ns, 0, 0, made.segments, "derived", "", 0.1)
+    neighbour = shares.neighbour_of(work[1], "head", card, state, 8, 2e11)
+    alone, beside = (shares.on_share(cost, work[0], card, state, 2, 2e11, some) for some in ((), (neighbour,)))
+    assert alone.time_ns > 1.5 * cost.time_ns
+    assert alone.shared is not None and alone.shared.share_ns == alone.time_ns - cost.time_ns
+    parts = beside.shared
+    assert parts is not None and parts.by == "head" and min(parts.memory_ns, parts.cache_ns, parts.launches_ns) > 0
+    assert beside.time_ns == alone.time_ns + parts.memory_ns + parts.cache_ns + parts.launches_ns

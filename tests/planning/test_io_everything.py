@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from socsched.cost.cost import Shared
 from socsched.descriptor.platform import ContentionChoice
 from socsched.planning.io import from_document, load, save, to_document
 from socsched.planning.plan import (
@@ -68,7 +69,7 @@ def everything() -> Plan:
             t, model="m.onnx", params={"a": [1, {"b": 2.5}], "c": None, "d": True}, why="cheapest", width=1,
             overflow="oldest", on_late="degrade", degraded=t.segments, times=made.tasks[0].times, release_jitter_ns=1,
             gap_ns=2, weights_bytes=3, budget_ns=4, server_ns=5, high_ns=6, closed_by=t.name, process="p",
-            share_ns=4, beside_ns=5,
+            shared=Shared(4, 5, 6, 7, "camera"),
             runtime="tvm",
         )
         for t in made.tasks

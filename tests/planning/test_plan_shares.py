@@ -69,13 +69,19 @@ def test_instances_come_in_the_sizes_that_are_declared() -> None:
 
 
 def test_why_names_what_a_share_costs_and_what_is_shared(shared: Plan) -> None:
-    """Of a stage's planned time, the parts of its share and of cache and queues; all parts add up to the response."""
+    """Of a stage's planned time, the parts of its share, of cache and launches; all parts add up to the response."""
     trace = simulate(shared, "1s").trace
     assert trace is not None
     found = Why(trace, shared).explain("camera-detection", 3)
     parts = {(part.task, part.kind): part.ns for part in found.parts}
     task = next(task for task in shared.tasks if task.name == "camera-detect")
-    kinds = ("execution", "share", "beside")
-    assert sum(parts[task.name, kind] for kind in kinds) == task.cost_ns
-    assert parts[task.name, "share"] == task.share_ns > 0 and parts[task.name, "beside"] == task.beside_ns > 0
+    kinds = ("share", "memory", "cache", "launches")
+    assert sum(parts.get((task.name, kind), 0) for kind in ("execution", *kinds)) == task.cost_ns
+    assert task.shared is not None
+    assert next(one for one in shared.tasks if one.name == task.shared.by).lanes == (0, 1, 2)
+    for kind in kinds:
+        assert parts.get((task.name, kind), 0) == getattr(task.shared, f"{kind}_ns")
+    assert min(task.shared.share_ns, task.shared.cache_ns, task.shared.launches_ns) > 0 == task.shared.memory_ns
+    assert {part.by for part in found.parts if part.kind == "launches"} == {task.shared.by}
+    assert task.shared.by in (shared.solver.notes or {})[task.name]
     assert sum(part.ns for part in found.parts) == found.response_ns

@@ -6,7 +6,7 @@
 Each network is one CUDA graph of our kernels (`executor.gpu_programs`), batch 1, fp16; shares are green contexts.
 Predicted times are those of `cost.waves` from each kernel's grid and its time on all SMs; the two constants (a kernel's
 latency, and the warps that keep an SM busy) are fitted to the networks TRAIN alone; PointPillars and the other networks
-are held out.  Beside an aggressor a job takes longer as `cost.waves.beside_ns` says, from what the aggressor draws alone
+are held out.  Beside an aggressor a job takes longer as `cost.waves.Units.beside` says, from what the aggressor draws alone
 on its SMs, the latencies of cache and DRAM and the time of a launch: no figure comes from a co-run.  Times of jobs are between events on the
 device.
 """
@@ -425,7 +425,7 @@ def described(found, latency, tiling, loading):
     from socsched.cost.waves import Kernel, busy_blocks
 
     return [
-        Kernel(us * 1e3, min(latency, 0.9 * us * 1e3), blocks, moved, busy_blocks(warps, most, tiling if tiles else loading))
+        Kernel(us * 1e3, min(latency, 0.9 * us * 1e3), blocks, 0, busy_blocks(warps, most, tiling if tiles else loading), moved)
         for us, blocks, warps, most, tiles, moved in found
     ]  # fmt: skip
 
@@ -444,9 +444,8 @@ def slower(found, chosen, own, rival, units, whole, alone_us):
 
     made, (port, memory, cache, far) = described(found, *chosen), own
     wanted, sms, launch = rival
-    return 1.0 + Units(whole, port, memory).beside_ns(made, units, Neighbour(wanted, sms, cache, far, launch)) / (
-        alone_us * 1e3
-    )
+    cost = Units(whole, port, memory).beside(made, units, Neighbour(wanted, sms, cache, far, launch))
+    return 1.0 + (cost.memory + cost.cache + cost.launches) / (alone_us * 1e3)
 
 
 def fit(table, layers, whole):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -161,20 +160,3 @@ def test_json_indented_with_tabs_is_json(tmp_path: Path) -> None:
     path = tmp_path / "set.json"
     path.write_text('{\n\t"tasks": [\n\t\t{"period": 5, "wcet": 1}\n\t]\n}\n')
     assert load_taskset(path).tasks[0].period_ns == 5
-
-
-def test_mutated_files_end_in_findings_never_in_a_traceback(tmp_path: Path) -> None:
-    good = "time_unit: us\npolicy: NP-FP\nprocessors: 2\ntasks:\n- {id: 1, period: 5, wcet: 1.5, prio: 2}\nchain: [0]\n"
-    draw = Random(7)
-    refused = 0
-    for _ in range(300):
-        at = draw.randrange(len(good))
-        text = (
-            good[:at] + draw.choice(["", "[", "{", "x", "1", "-", ":", "\n", "null", "1e99", "true"]) + good[at + 1 :]
-        )
-        try:
-            load_taskset(write(tmp_path, text))
-        except DescriptorError as error:
-            assert error.findings and all(f.line >= 1 and f.column >= 1 for f in error.findings)
-            refused += 1
-    assert refused > 100

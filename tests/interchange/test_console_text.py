@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 from pathlib import Path
 
 import pytest
-from mutations import changed
 from profile_samples import (
     KERNELS,
     LAYER_ROWS,
@@ -346,24 +344,3 @@ def test_unknown_files_are_described_and_known_formats_listed(
     assert f"it looks like {looks}" in said and "tegrastats line" not in said
     for known in ("trtexec", "nsys stats", "ONNX Runtime", "PyTorch", "QNN", "RKNN", "ftrace", "tegrastats", "jtop"):
         assert known in said
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        command("--int8 --useDLACore=0") + table(LAYER_ROWS, "8.5") + summary(),
-        PROJECTED,
-        KERNELS,
-        OLD_RKNN,
-        RKNN_15,
-        RANKING,
-    ],
-)
-def test_damaged_text_ends_in_one_error(text: str, tmp_path: Path) -> None:
-    rng, file = random.Random(5), tmp_path / "x"
-    for _ in range(60):
-        file.write_bytes(changed(text.encode(), rng))
-        try:
-            import_profile([file], "rk3588", precision="fp16", engines={"cpu": "a760", "dla": "npu0"})
-        except SocschedError as error:
-            assert str(error)

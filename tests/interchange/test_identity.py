@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from mutations import changed, same_when_read_back
 
 from socsched.api.folders import preview
 from socsched.api.interchange import import_pipeline
@@ -236,22 +234,6 @@ def test_a_btf_trace_becomes_a_result_folder(tmp_path: Path, capsys: pytest.Capt
     for verb in (["why", str(tmp_path / "r")], ["report", str(tmp_path / "r"), "-o", str(tmp_path / "r.html")],
                  ["compare", str(tmp_path / "r"), str(tmp_path / "r")]):  # fmt: skip
         assert run([*verb, "-q"]) == 0, capsys.readouterr().err
-
-
-@pytest.mark.parametrize("form", ["amalthea", "autoware", "btf", "cyberrt"])
-def test_damaged_exports_end_in_one_error_or_a_pipeline_that_reads_back(form: str, tmp_path: Path) -> None:
-    made = plan([task("a", 2 * MS), task("b", 4 * MS, priority=1, after=("a",))])
-    made = plan(made.tasks, chains=(chain("c", ("a", "b"), 9 * MS),))
-    seeds = {"amalthea": amalthea.write, "autoware": autoware.write, "cyberrt": cyberrt.write_dag}
-    text = btf.text(preview(made)) if form == "btf" else seeds[form](ExportRequest(made))
-    rng, file = random.Random(5), tmp_path / "m.x"
-    for _ in range(60):
-        file.write_bytes(changed(text.encode(), rng))
-        try:
-            found = import_pipeline(form, file)
-            same_when_read_back(found, tmp_path / "p.yaml")
-        except SocschedError as error:
-            assert str(error)
 
 
 def test_paths_of_an_architecture_with_one_name_or_none_are_all_kept(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,36 @@ class Parsed:
 @pytest.fixture(scope="module")
 def parsed(packets: Any) -> Parsed:
     return Parsed(packets)
+
+
+def unknown(message: Any) -> int:
+    """Return the number of fields of a message and its submessages that are not in its schema."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    count = len(UnknownFieldSet(message))
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            count += sum(unknown(item) for item in (value if field.is_repeated else (value,)))
+    return count
+
+
+def test_no_packet_is_malformed(packets: Any) -> None:
+    assert sum(unknown(packet) for packet in packets) == 0
+    kinds = Counter(packet.WhichOneof("data") for packet in packets)
+    assert set(kinds) <= {"track_event", "track_descriptor", "clock_snapshot", "gpu_render_stage_event", None}
+    assert all(packet.HasField("interned_data") for packet in packets if packet.WhichOneof("data") is None)
+
+
+def test_names_and_tracks_are_declared_before_they_are_used(packets: Any) -> None:
+    tracks, names = set(), set()
+    for packet in packets:
+        if packet.HasField("track_descriptor"):
+            assert packet.track_descriptor.uuid not in tracks
+            tracks.add(packet.track_descriptor.uuid)
+        names.update(entry.iid for entry in packet.interned_data.event_names)
+        if packet.HasField("track_event"):
+            assert packet.track_event.track_uuid in tracks
+            assert not packet.track_event.name_iid or packet.track_event.name_iid in names
 
 
 def test_there_is_a_track_for_every_lane_sensor_and_counter(parsed: Parsed) -> None:

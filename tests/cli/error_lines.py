@@ -142,6 +142,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("analyze {root}/plan.json --add camera-detection --pipeline nothing", "nothing"),
     ],
     "simulate": [
+        (f"simulate {{root}}/plan.json -p {BOARD}", "a plan already"),
         ("simulate {root}/plan.json --drive {root}/missing.yaml", "a book's folder"),
         ("simulate {root}/plan.json --functional --pipeline nothing", "no pipeline is called 'nothing'"),
         ("simulate nothing -p host", "nothing"),

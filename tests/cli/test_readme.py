@@ -48,22 +48,8 @@ def test_what_it_and_the_page_of_the_demo_show_is_what_is_printed(
     assert any(line.startswith("MEASURED") for line in demo[start + len(printed) :])
 
 
-def test_every_command_names_a_verb_and_options_that_exist(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_is_shown(checkout: Path) -> None:
     blocks = re.findall(r"```sh[^\n]*\n(.*?)```", read(checkout, "docs/verbs.md"), re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
-    assert {shlex.split(line)[1] for line in lines} >= set(verbs()) - {
+    assert {shlex.split(line)[1] for block in blocks for line in block.splitlines() if line.strip()} >= set(verbs()) - {
         "book", "fit", "lint", "validate", "fleet", "demo", "plugins", "completion",
     }  # fmt: skip
-    for line in lines:
-        program, verb, *rest = shlex.split(line)
-        assert program == "socsched" and verb in verbs()
-        group = [rest[0]] if verb in ("platforms", "pipelines", "weights", "study") else []
-        run([verb, *group, "--help"])
-        shown = capsys.readouterr().out
-        for option in [word for word in rest if word.startswith("-")]:
-            assert option in shown, line
-
-
-def test_files_it_links_to_exist(checkout: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", read(checkout, "README.md")):
-        assert (checkout / target).exists(), target

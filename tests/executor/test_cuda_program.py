@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from socsched.executor.build import SOURCES, cxx_compiler, find_executor
+from socsched.executor.build import SOURCES, cxx_compiler
 from tests.executor.gpu_standin import build_driver, noted
 from tests.executor.one_stage import INPUT, OUTPUTS, detections, run, tensor
 from tools.verify.vendor_headers import CUDA, check
@@ -21,15 +21,6 @@ from tools.verify.vendor_headers import CUDA, check
 HERE = Path(__file__).parent
 HEADER = Path("/usr/local/cuda/include/cuda.h")
 ROOM = 6
-
-
-@pytest.fixture(scope="module")
-def executor() -> Path:
-    """Return the executor, built for this machine."""
-    found = find_executor()
-    if found is None:
-        pytest.skip("no C++ compiler")
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from optional import VENDORS
 
 from socsched.compiler.toolchains.environments import Helper, environment
 from socsched.errors import UsageError
-from socsched.executor.build import SOURCES, cxx_compiler, find_executor
+from socsched.executor.build import SOURCES, cxx_compiler
 from socsched.executor.vendor_stages import describe_engine
 from tests.executor.gpu_standin import build_driver, noted
 from tests.executor.one_stage import INPUT, OUTPUTS, ROWS, detections, run, tensor
@@ -26,15 +26,6 @@ from tests.executor.test_cuda_program import stage as cuda_stage
 HERE = Path(__file__).parent
 BOARD = SOURCES.parent / "board"
 __all__ = ["gpu"]  # a fixture
-
-
-@pytest.fixture(scope="module")
-def executor() -> Path:
-    """Return the executor, built for this machine."""
-    found = find_executor()
-    if found is None:
-        pytest.skip("no C++ compiler")
-    return found
 
 
 def onnx_model(folder: Path) -> Path:

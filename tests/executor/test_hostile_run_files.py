@@ -15,22 +15,12 @@ from typing import Any
 
 import pytest
 
-from socsched.executor.build import find_executor
 from socsched.executor.settings import RunSettings, document_of
 from socsched.planning.io import to_document
 from tests.runtime.run_plans import MS, plan, task
 from tools.verify.fuzz import native
 
 MEMORY = 2 * 2**30
-
-
-@pytest.fixture(scope="module")
-def executor() -> Path:
-    """Return the executor, built for this machine."""
-    found = find_executor()
-    if found is None:
-        pytest.skip("no C++ compiler")
-    return found
 
 
 def run(executor: Path, files: native.Files, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

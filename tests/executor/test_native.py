@@ -19,12 +19,11 @@ from typing import Any
 
 import pytest
 
-from socsched.api.folders import load as load_folder
 from socsched.compiler.native.cross import GLIBC, cross_compiler
 from socsched.descriptor.catalog import get_platform
 from socsched.errors import UsageError
 from socsched.executor.application import write_application
-from socsched.executor.build import build_executor, find_executor, glibc_note, newest_glibc
+from socsched.executor.build import build_executor, glibc_note, newest_glibc
 from socsched.executor.orders import declared_terms
 from socsched.executor.outcome import read_outcome
 from socsched.executor.settings import JOURNAL, RunSettings, write_settings
@@ -32,9 +31,7 @@ from socsched.executor.virtual import differences_from_simulator, run_native
 from socsched.faults.model import Failure, Faults, Overrun, Slowdown
 from socsched.planning.io import to_document
 from socsched.planning.plan import Plan
-from socsched.runtime.errors import StageFailed
 from socsched.runtime.journal import recover
-from socsched.runtime.options import Options
 from tests.executor.random_runs import (
     MS,
     eventful_preemptive_run,
@@ -45,15 +42,6 @@ from tests.executor.random_runs import (
     preemptive_run,
 )
 from tests.runtime.run_plans import executed, pipeline, plan, task
-
-
-@pytest.fixture(scope="module")
-def executor() -> Path:
-    """Return the executor, built for this machine."""
-    found = find_executor()
-    if found is None:
-        pytest.skip("no C++ compiler")
-    return found
 
 
 def start(executor: Path, settings: RunSettings, folder: Path, **changes: Any) -> subprocess.CompletedProcess[str]:
@@ -407,28 +395,6 @@ def test_nothing_is_allocated_between_a_release_and_its_first_kernel(
     assert done.returncode == code, read_outcome(tmp_path)[1].failure
 
 
-def test_a_run_returns_its_trace_and_reports_its_frames(executor: Path, tmp_path: Path) -> None:
-    made = chain_of_two().plan
-    tasks = tuple(replace(one, cost_ns=MS // 5, segments=()) for one in made.tasks)
-    reports: list[Any] = []
-    accounts: dict[str, dict[str, int]] = {}
-    options = Options(journal=tmp_path / JOURNAL)
-    trace = executed(
-        replace(made, tasks=tasks), pipeline(made), options=options, frames=20, on_frame=reports.append,
-        accounts=accounts,
-    )  # fmt: skip
-    assert accounts == {"s": {"released": 20, "completed": 20, "dropped": 0, "aborted": 0}}
-    assert [report.frame for report in reports] == list(range(20))
-    assert {piece.name for piece in trace.slices} == {"first (synthetic load)", "second (synthetic load)"}
-    assert sorted(path.name for path in tmp_path.iterdir()) == [JOURNAL, "plan.json"]
-
-
-def test_a_failed_stage_is_reported(executor: Path) -> None:
-    faults = Faults(failures=(Failure("cpu", 20 * MS, "fail", (1,)),))
-    with pytest.raises(StageFailed, match="second"):
-        executed(chain_of_two().plan, options=Options(faults=faults), frames=20)
-
-
 @pytest.mark.parametrize(("in_flight", "alone"), [(1, False), (3, False), (3, True)])
 def test_frames_are_released_as_soon_as_there_is_room(executor: Path, in_flight: int, alone: bool) -> None:
     made = chain_of_two().plan
@@ -447,33 +413,6 @@ def test_frames_are_released_as_soon_as_there_is_room(executor: Path, in_flight:
     if alone:
         pieces = sorted((piece.start_ns, piece.end_ns) for piece in trace.slices)
         assert all(before[1] <= after[0] for before, after in pairwise(pieces))
-
-
-def test_a_bundle_runs_without_python(executor: Path, tmp_path: Path) -> None:
-    made = chain_of_two().plan
-    tasks = tuple(replace(one, cost_ns=MS // 5, segments=()) for one in made.tasks)
-    made = replace(made, tasks=tasks, chains=(replace(made.chains[0], name="chain"),))
-    bundle, results = tmp_path / "bundle", tmp_path / "results"
-    bundle.mkdir()
-    (bundle / "plan.json").write_text(json.dumps(to_document(made), sort_keys=True))
-    assert write_application(made, pipeline(made), bundle, lambda _: None)
-    clean = {"PATH": "/usr/bin:/bin"}
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [bundle / "start.sh", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=clean, cwd=tmp_path)
-
-    assert run("--selftest").stdout == "selftest passed\n"
-    assert run("--duration", "1", "-o", str(results)).returncode == 0
-    _, trace, _ = load_folder(results)
-    assert trace.duration_ns >= 1000 * MS
-    assert [job.status for job in trace.jobs] == ["done"] * 200
-    for wrong in (("--duration", "soon"), ("--all",), ("--apply-mode",)):
-        assert run(*wrong).returncode == 2
-    with (bundle / "plan.json").open("a") as file:
-        file.write(" ")
-    damaged = run("--selftest")
-    assert damaged.returncode == 2 and "plan.json: differs from what was built" in damaged.stderr
 
 
 @pytest.mark.parametrize(("refuses", "code"), [(False, 0), (True, 3)])

@@ -18,7 +18,6 @@ from socsched.api.deployment import compile as compile_plan
 from socsched.api.planning import plan as make_plan
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline_file import load_pipeline
-from socsched.executor.build import find_executor
 from socsched.executor.details import DETECTIONS
 from socsched.executor.frames import most_rows, write_inputs
 from socsched.executor.references import write_references
@@ -33,15 +32,6 @@ from tests.runtime.run_plans import executed
 
 NETWORKS = ("pfn", "scatter", "backbone", "head")
 TOOLS = ("sh", "uname", "dirname", "mktemp", "cp", "rm", "mkdir")
-
-
-@pytest.fixture(scope="module")
-def executor() -> Path:
-    """Return the executor, built for this machine."""
-    found = find_executor()
-    if found is None:
-        pytest.skip("no C++ compiler")
-    return found
 
 
 def setting_in(precision: str, folder: Path, target: dict[str, Any] | None = None) -> Setting:

@@ -20,7 +20,6 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.host import build, probe
 from socsched.descriptor.platform import ONNXRUNTIME, OWN
 from socsched.errors import UsageError
-from socsched.executor.build import find_executor
 from socsched.executor.frames import write_inputs
 from socsched.executor.references import write_references
 from socsched.executor.settings import RunSettings, write_settings
@@ -36,15 +35,6 @@ from socsched.runtime.inputs import prepare_inputs
 from tests.models.quantised_files import Style, quantised
 
 SEEDS = range(6)
-
-
-@pytest.fixture(scope="module")
-def executor() -> Path:
-    """Return the executor, built for this machine."""
-    found = find_executor()
-    if found is None:
-        pytest.skip("no C++ compiler")
-    return found
 
 
 def write_network(seed: int, folder: Path) -> Path:

@@ -5,7 +5,6 @@ The plan's own tests; those of task-set files, and the rest of the examples, are
 
 from __future__ import annotations
 
-import itertools
 from math import lcm
 from typing import Any
 
@@ -18,7 +17,6 @@ from socsched.schedulability import edf, response_times
 from socsched.schedulability.holistic import holistic
 from socsched.schedulability.published.earliest_deadline_first import DemandTask, demand, overload
 from socsched.schedulability.tasks import RtTask
-from tests.planning.paper_heft import heft
 
 LANE = frozenset({("cpu", 0)})
 SCALE = 2  # some examples have half units
@@ -93,20 +91,6 @@ def test_no_edf_bound_below_the_exact_response(examples: dict[str, Any], name: s
         exact = SCALE * example["expected"]["R_by_deadline"][str(found.deadline // SCALE)]
         # with a deadline shorter than its exact response under the given ones the set may still be schedulable
         assert bound >= found.wcet and found.deadline >= exact
-
-
-def test_heft_reproduces_its_paper(examples: dict[str, Any]) -> None:
-    dag = examples["heft_topcuoglu"]["dag"]
-    names = sorted(dag["cost"], key=int)
-    edges = {(a - 1, b - 1): float(c) for a, b, c in dag["comm"]}
-    placed = heft([dag["cost"][name] for name in names], edges)
-    assert max(p.end for p in placed) == 80
-    for (a, b), cost in edges.items():
-        away = cost if placed[a].processor != placed[b].processor else 0
-        assert placed[b].start >= placed[a].end + away
-    for p in range(3):
-        spans = sorted((x.start, x.end) for x in placed if x.processor == p)
-        assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
 
 
 def test_non_preemptive_bounds_cover_exact_response_times() -> None:

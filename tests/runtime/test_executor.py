@@ -63,16 +63,6 @@ def test_a_stage_slower_than_its_sensor_drops_what_does_not_fit() -> None:
     assert max(depth for _, depth in trace.counters["queue.t"]) == 1
 
 
-def test_as_soon_as_possible_never_has_two_frames_under_way() -> None:
-    made = plan(task("a", "s"), task("b", "a", lanes=(1,)), sensors={"s": 1000 * MS})
-    trace = run(made, Scripted(lambda *_: sleep(1)), frames=4, pace="asap")
-    ends = [job.finish_ns for job in trace.jobs if job.task == "b"]
-    starts = [job.activation_ns for job in trace.jobs if job.task == "a"]
-    assert len(ends) == 4 and all(a <= b for a, b in zip(ends, starts[1:], strict=False))
-    assert trace.duration_ns < 1000 * MS
-    assert trace.releases["s"] == starts
-
-
 def test_duration_ends_the_releases_and_timers_run_at_their_own_rate() -> None:
     made = plan(task("slow", period_ns=20 * MS), task("fast", lanes=(1,), period_ns=5 * MS, offset_ns=MS))
     trace = run(made, Scripted(), duration_ns=40 * MS)
@@ -220,15 +210,6 @@ def test_unusable_scans_are_reported_and_dropped_and_the_run_goes_on(tmp_path: P
     assert [note.frame for note in trace.instants if note.kind == "input"] == [1, 2, 3]
     assert [note.frame for note in trace.instants if note.kind == "drop"] == [1, 2, 3]
     assert trace.details[0]["points"] == 4 and "NaN" in trace.details[3]["problem"]
-
-
-def test_bad_scans_count_as_dropped_frames_of_the_chain(tmp_path: Path) -> None:
-    from socsched.trace.metrics import result
-
-    made, pipe = lidar()
-    trace = executed(made, pipe, platform=HERE, scans=scans(tmp_path))
-    chain = result(trace, made)["chains"]["to tracker"]
-    assert (chain["released"], chain["completed"], chain["dropped"]) == (5, 2, 3)
 
 
 def test_scans_are_repeated_only_if_more_frames_are_requested(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from run_plans import HERE, MS, WARMUP_FRAMES, Scripted, plan, run, sleep, task
 
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import DescriptorError
-from socsched.faults.model import Failure, Faults, Overrun, Slowdown
+from socsched.faults.model import Failure, Faults
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
@@ -41,26 +40,6 @@ def two_lanes() -> Plan:
 def spare(made: Plan) -> Plan:
     """Return `made` with lane 3 in place of lane 1."""
     return replace(made, tasks=tuple(replace(t, lanes=(3,)) if t.lanes == (1,) else t for t in made.tasks))
-
-
-@pytest.mark.parametrize("kind", ["hang", "fail"])
-def test_another_plan_takes_over_from_a_lost_engine(kind: str) -> None:
-    long = 5 * PERIOD
-    first_of, second_of = (replace(t, period_ns=long, deadline_ns=long) for t in two_lanes().tasks)
-    made = plan(first_of, second_of, sensors={"s": long})
-    at = 3 * long
-    backend = Scripted(lambda *_: sleep(1))
-    options = Options(limp_home=(spare(made),), faults=Faults(failures=(Failure("cpu", at, kind, (1,)),)))
-    accounts: dict[str, Any] = {}
-    trace = run(made, backend, duration_ns=10 * long, options=options, accounts=accounts)
-    (fault,) = [note for note in trace.instants if note.kind == "fault"]
-    assert "another plan takes over" in fault.text
-    lost = min(job.activation_ns for job in trace.jobs if job.task == "b" and job.activation_ns >= at)
-    first = min(p.start_ns for p in trace.slices if p.lanes == (3,))
-    # how soon, test_takeover shows on a clock that no other work can hold up
-    assert lost < fault.time_ns <= first
-    assert not [p for p in trace.slices if p.lanes == (1,) and p.start_ns > fault.time_ns]
-    assert accounts["s"]["completed"] >= 5 and accounts["s"]["aborted"] >= 1
 
 
 def test_without_another_plan_the_frames_of_a_lost_engine_are_aborted_and_the_rest_goes_on() -> None:
@@ -90,10 +69,6 @@ def test_overruns_late_jobs_and_growing_queues_are_reported_while_they_happen() 
         job.start_ns <= note.time_ns < job.finish_ns for note in late for job in trace.jobs if job.frame == note.frame
     ), "reported before the job ended"
     assert any(note.kind == "overload" and "its queue grew" in note.text for note in trace.instants)
-
-
-def slow_in_odd_frames(name: str, number: int) -> None:
-    sleep(33 if name == "first" and number >= WARMUP_FRAMES and (number - WARMUP_FRAMES) % 2 else 1)
 
 
 def burdened(policy: StagePolicy, **changes: Any) -> tuple[Trace, dict[str, Any], Scripted]:
@@ -167,30 +142,6 @@ def test_shed_frames_are_dropped_in_a_run() -> None:
     assert len(shed) >= 2 and {note.subject for note in shed} == {"soft"}
     assert accounts["t"]["dropped"] == len(shed) and accounts["s"]["dropped"] == 0
     assert accounts["t"]["completed"] == 14 - len(shed) >= 1
-
-
-def test_slow_engines_and_overruns_take_as_much_longer_as_the_file_says() -> None:
-    made = plan(task("a", "s", period_ns=20 * MS), sensors={"s": 20 * MS})
-    for faults in (
-        Faults(slowdowns=(Slowdown("cpu", 0, 10**12, Fraction(5)),)),
-        Faults(overruns=(Overrun("a", Fraction(1), Fraction(5)),)),
-    ):
-        trace = run(made, Scripted(lambda *_: sleep(2)), frames=6, options=Options(faults=faults))
-        assert all(job.exec_ns >= 10 * MS for job in trace.jobs)
-    drawn = [
-        [job.frame for job in trace.jobs if job.exec_ns > 9 * MS]
-        for trace in (
-            run(
-                made,
-                Scripted(),
-                frames=30,
-                seed=3,
-                options=Options(faults=Faults(overruns=(Overrun("a", Fraction(3, 10), Fraction(900)),))),
-            )
-            for _ in range(1)
-        )
-    ]
-    assert len(drawn[0]) < 30
 
 
 def test_a_policy_file_is_read_with_all_its_findings(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from socsched.trace.metrics import result
 
 
 def exceeded(made: Plan, plan: Plan, seed: int) -> list[str]:
-    """What a simulation of `made` shows above the bounds of `plan`, of which it is a copy with other offsets."""
+    """What a simulation of `made` shows beyond the feasible `plan`, of which it is a copy with other offsets."""
     bounds = task_bounds(plan)
     limit = {row.task: row.bound for row in bounds}
     trace, tasks, found = simulate(made, 800 * MS, seed), rt_tasks(made), []
@@ -34,6 +34,8 @@ def exceeded(made: Plan, plan: Plan, seed: int) -> list[str]:
         worst = figures[chain.name]["response_time_ns"]["max"]
         if tight is not None and worst is not None and worst > tight[0]:
             found.append(f"{chain.name}: {worst} above {tight[0]}")
+        if figures[chain.name]["dropped"] or figures[chain.name]["missed"]:
+            found.append(f"{chain.name}: frames lost or late")
     return found
 
 

@@ -14,9 +14,8 @@ from reference.engine import simulate as reference
 from twins import compiled, same
 
 from socsched.faults.model import Faults
-from socsched.planning.plan import Plan
 from socsched.sim.results import totals
-from socsched.sim.simulate import SimulationRun, run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 from socsched.trace.summary import result as summary
 
@@ -55,34 +54,6 @@ def test_compiled_kernel_equals_the_interpreted_one(data: st.DataObject) -> None
     )
     for name in names:
         assert np.array_equal(one.outcome.ints(name), other.outcome.ints(name)), name
-
-
-@settings(max_examples=40)
-@given(st.data())
-@pytest.mark.needs("Python headers")
-def test_running_figures_are_those_of_the_trace(data: st.DataObject) -> None:
-    made = data.draw(plans(rich=True))
-    harm = data.draw(faults(made, rich=True))
-    kept = run(made, HORIZON, 3, None, harm, implementation=compiled())
-    lean = run(made, HORIZON, 3, None, harm, implementation=compiled(), record=False)
-    assert kept.trace is not None and lean.trace is None
-    compare_figures(made, result(kept.trace, made), lean)
-
-
-def compare_figures(made: Plan, expected: dict[str, Any], lean: SimulationRun) -> None:
-    found = lean.outcome
-    for index, owner in enumerate(made.tasks):
-        figures = expected["stages"][owner.name]
-        assert figures["jobs"] == found.ints("done")[index]
-        assert figures["preemptions"] == found.ints("preempted")[index]
-        assert figures["blocking_ns"] == found.ints("blocked")[index]
-        assert not figures["jobs"] or figures["exec_ns"]["max"] == found.ints_of("execs", 2)[index]
-    for index, chain in enumerate(made.chains):
-        figures = expected["chains"][chain.name]
-        for name in ("released", "completed", "missed", "dropped", "stale"):
-            assert figures[name] == found.ints(f"chain_{name}")[index], (chain, name)
-        assert (figures["response_time_ns"]["max"] or 0) == max(found.ints_of("chains", 2)[2 * index], 0)
-        assert (figures["data_age_ns"]["max"] or 0) == max(found.ints_of("chains", 2)[2 * index + 1], 0)
 
 
 @settings(max_examples=40)

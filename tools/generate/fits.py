@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,8 +43,7 @@ EXCLUDED = {
     "engine=carmel0,mode=MODE_*W*": "slower than the clocks of these modes explain",
 }
 """Rows that are left out, and why."""
-PAGE, MARK, UNSEEN = ROOT / "docs" / "fitting.md", "<!-- fits -->", "<!-- unseen -->"
-HEAD = ("engine", "precision", "networks", "network out", "design out", "board out", "inside")
+PAGE, MARK = ROOT / "docs" / "fitting.md", "<!-- unseen -->"
 NEW_SOURCE = '  boards:\n    title: "measured times of networks, fitted with `socsched fit`"\n'
 
 
@@ -90,22 +89,6 @@ def errors(reports: Sequence[Report]) -> list[dict[str, object]]:
     return list(found.values())
 
 
-def score_table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return the held-out errors (%) of every cell, as docs/fitting.md shows them."""
-    lines = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
-    for row in rows:
-        board, mode, *host = str(row["cell"]).split(" ", 2)
-        platform, engine, precision, *_ = board.split(".")
-        where = ", ".join(
-            [f"{platform} {engine}", *([mode] if "_" in mode else []), *(["in another host program"] * len(host))]
-        )
-        found = (float(str(row[name])) for name in ("network", "design", "board", "inside"))
-        lines.append(
-            f"| {where} | {precision} | {row['networks']} | {' | '.join(f'{100 * one:.1f}' for one in found)} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
 def left_out_table(reports: Sequence[Report]) -> str:
     """Return the errors of every family with networks, boards and both left out, as docs/fitting.md shows them."""
     fitted = {one.family.name: one for report in reports for one in report.families if one.cells}
@@ -116,10 +99,10 @@ def left_out_table(reports: Sequence[Report]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_table(table: str, mark: str) -> None:
-    """Put a table into docs/fitting.md, between its marks."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(mark)
-    PAGE.write_text(f"{before}{mark}\n{table}{mark}{rest.partition(mark)[2]}", encoding="utf-8")
+def write_table(table: str) -> None:
+    """Put the table into docs/fitting.md, between its marks."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARK)
+    PAGE.write_text(f"{before}{MARK}\n{table}{MARK}{rest.partition(MARK)[2]}", encoding="utf-8")
 
 
 def write_places(reports: Sequence[Report]) -> None:
@@ -155,8 +138,7 @@ def main() -> int:
     median = np.median(np.repeat(width, count))
     print(f"networks left out: {np.average(share, weights=count):.1%} of {count.sum()} inside, median ± {median:.0%}")
     if not given.check:
-        write_table(score_table(rows), MARK)
-        write_table(left_out_table(reports), UNSEEN)
+        write_table(left_out_table(reports))
         write_places(reports)
     if given.errors:
         given.errors.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Parts and tiles of a network as separate stages, in the form all later steps use.
+"""Parts of a network as separate stages, in the form all later steps use.
 
 A part is the stage's model with one more param, `part`: the cut points that delimit it and the tensors that cross
-there; a tile has the param `tile`.  `registry.get_model` returns network and ports of either, so that compiler,
-simulator and executor need no knowledge of cuts.
+there.  `registry.get_model` returns network and ports, so that compiler, simulator and executor need no knowledge of
+cuts.
 
 With parts as stages every bound of the analysis holds unchanged.  Segments of one task on alternating engines would be
 self-suspension: pessimistic bounds, no frames in flight, one deadline for all parts.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from socsched.errors import UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
-from socsched.graph.partition import Grid, Part, gather_network, parse_part, take, tile_network, tile_types
+from socsched.graph.partition import Part, parse_part, take
 from socsched.models.model import Model, Port
 
 if TYPE_CHECKING:  # as in `registry`
@@ -201,111 +201,3 @@ def _way(parts: Sequence[PartOf]) -> list[str]:
     while way[0].after:
         way.insert(0, by_number[way[0].after[-1]])
     return [part.name for part in way]
-
-
-TILE = "tile"
-"""Name of the param."""
-
-
-@dataclass(frozen=True, slots=True)
-class TileOf:
-    """A tile of a stage, or the continuation that joins the tiles (`row` -1)."""
-
-    stage: str
-    grid: Grid
-    row: int = -1
-    column: int = -1
-
-    @property
-    def name(self) -> str:
-        """Return the stage name; the continuation keeps the whole stage's."""
-        return self.stage if self.row < 0 else f"{self.stage}.tile{self.row}_{self.column}"
-
-    def param(self) -> dict[str, Any]:
-        """Return the tile in the form of its stage's param, plain data."""
-        grid = self.grid
-        place = {"row": self.row, "column": self.column}
-        return {"stage": self.stage, "depth": grid.depth, "rows": grid.rows, "columns": grid.columns, **place}
-
-
-def tile_of(params: Mapping[str, Any]) -> TileOf | None:
-    """Return the tile these params describe, None if they describe none; UsageError if the param is invalid."""
-    entry = params.get(TILE)
-    if entry is None:
-        return None
-    try:
-        grid = Grid(int(entry["depth"]), int(entry["rows"]), int(entry["columns"]))
-        return TileOf(str(entry["stage"]), grid, int(entry["row"]), int(entry["column"]))
-    except (TypeError, KeyError, ValueError) as error:
-        raise UsageError(f"params.{TILE} does not have the form that planners write: {error!r}") from None
-
-
-def tile_model(model: Model, tile: TileOf) -> Model:
-    """Return the model of a tile or the continuation: `model`'s own ports at the network's ends, one per tile
-    between."""
-    if model.network is None:
-        raise UsageError(f"{model.name!r} is not a network: it has no tiles")
-    whole = model.network()
-    ports = tuple(Port(f"{tile.stage}:{name}", found) for name, found in tile_types(whole, tile.grid).items())
-    if tile.row < 0:
-        network, inputs, outputs = gather_network(whole, tile.grid), ports, model.outputs
-        classes = model.classes
-    else:
-        network, inputs, classes = tile_network(whole, tile.grid, tile.row, tile.column), model.inputs, ()
-        outputs = (ports[tile.row * tile.grid.columns + tile.column],)
-    return Model(
-        name=f"{model.name}[{network.name.rpartition('[')[2]}",
-        inputs=inputs,
-        outputs=outputs,
-        network=lambda: network,
-        classes=classes,
-        weights=model.weights,
-        whole=model.network,
-    )
-
-
-def split_into_tiles(pipeline: Pipeline, grids: Mapping[str, Grid]) -> Pipeline:
-    """Return the pipeline with the first layers of some stages split into tiles, which the rest of the stage waits for.
-
-    Chains go through the last tile.
-    """
-    stages: list[Stage] = []
-    for stage in pipeline.stages:
-        if stage.name not in grids:
-            stages.append(stage)
-            continue
-        grid = grids[stage.name]
-        tiles = [TileOf(stage.name, grid, row, column) for row, column in grid.places()]
-        stages += [
-            replace(
-                stage,
-                name=tile.name,
-                title=f"{stage.title}, tile {tile.row},{tile.column}",
-                params={**stage.params, TILE: tile.param()},
-            )
-            for tile in tiles
-        ]
-        goes_on = replace(
-            stage,
-            params={**stage.params, TILE: TileOf(stage.name, grid).param()},
-            after=tuple(tile.name for tile in tiles),
-            reads=(),
-            period_ns=None,
-            offset_ns=0,
-            jitter_ns=0,
-            queue=stage.queue + 1,
-        )
-        stages.append(goes_on)
-    return replace(
-        pipeline, stages=tuple(stages), chains=tuple(_through_tiles(chain, grids) for chain in pipeline.chains)
-    )
-
-
-def _through_tiles(chain: Chain, grids: Mapping[str, Grid]) -> Chain:
-    path: list[str] = []
-    for name in chain.path:
-        if name in grids:
-            row, column = grids[name].places()[-1]
-            path.append(TileOf(name, grids[name], row, column).name)
-        path.append(name)
-    return replace(chain, path=tuple(path))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from socsched import plugins
 from socsched.errors import UsageError
 from socsched.models.model import Model
-from socsched.models.parts import part_model, part_of, tile_model, tile_of
+from socsched.models.parts import part_model, part_of
 
 if TYPE_CHECKING:  # descriptors need pydantic, which a board that runs a bundle does not have
     from socsched.descriptor.pipeline import Pipeline
@@ -23,18 +23,14 @@ GROUP = "socsched.models"
 def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
     """Return the built-in model `name` for `params`; UsageError for an unknown name or an invalid param.
 
-    The param `part` selects a part of the network, `tile` a tile (`models.parts`).
+    The param `part` selects a part of the network (`models.parts`).
     """
     if name not in plugins.names(GROUP):
         raise UsageError(f"no built-in model {name!r}", f"built-in models: {', '.join(plugins.names(GROUP))}")
     factory = plugins.load(GROUP, name)
     settings = dict(params or {})
-    cut, tile = settings.pop("part", None), settings.pop("tile", None)
+    cut = settings.pop("part", None)
     model: Model = factory(settings)
-    if tile is not None:
-        place = tile_of({"tile": tile})
-        assert place is not None
-        return tile_model(model, place)
     if cut is None:
         return model
     part = part_of({"part": cut})

@@ -141,8 +141,6 @@ class ClockFollower:
 
 
 # Controllers written in Python: their schedule, their views, and the resulting changes to the kernel's tables.
-#
-# Declared ones (`policies.controllers`) run inside the kernel.
 
 
 class KernelQueries(Protocol):
@@ -164,7 +162,7 @@ class CustomControllers:
         self._units: list[tuple[int, Controller]] = []
         for index, unit in enumerate(lowered.units):
             rule = lowered.policies[unit.engine]
-            if callable(rule.controller):
+            if rule.controller:
                 self._units.append((index, rule.controller()))
         self._due = [max(controller.period_ns, 1) for _, controller in self._units]
         self._sampled: dict[int, tuple[int, int]] = {}

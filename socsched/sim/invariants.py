@@ -29,14 +29,13 @@ _FAR = 1 << 62
 _SUBJECTS = {"t": "tasks", "n": "engines"}
 _SIZES = {
     "task": "t_inputs", "segment": "g_time", "unit": "u_engine", "engine": "n_slots", "source": "s_period",
-    "chain": "c_deadline", "choice": "c_term0", "occurrence": "o_chain", "start": "x_chain", "guarded": "d_task",
+    "chain": "c_deadline", "occurrence": "o_chain", "start": "x_chain",
     "read": "reads", "next": "successors", "time": "times", "wait": "waits", "slot": "slot_speed",
 }  # fmt: skip
 """Entity -> a column with one entry for each."""
 _INDICES = {
     "successors": "task", "g_unit": "unit", "u_engine": "engine", "o_chain": "chain", "x_chain": "chain",
     "o_row": "occurrence",
-    "d_task": "task", "d_source": "source",
 }  # fmt: skip
 _INDICES_OR_NONE = {"t_loop_source": "source", "o_previous": "occurrence"}
 """Columns of indices, -1 where there is none."""
@@ -46,7 +45,7 @@ _SPANS = (
     ("t_reads0", "t_reads", "read", 0), ("t_successors0", "t_successors", "next", 0),
     ("t_times0", "t_times", "time", 0), ("s_successors0", "s_successors", "next", 0),
     ("o_first", "o_count", "occurrence", 0), ("x_first", "x_count", "start", 0),
-    ("u_guarded0", "u_guarded", "guarded", 0), ("n_slot0", "n_slots", "slot", 1),
+    ("n_slot0", "n_slots", "slot", 1),
 )  # fmt: skip
 """First, count, entity, and the least count."""
 _TIME, _BIT, _ORDER = (0, LONGEST_NS), (0, 1), (0, 16)
@@ -66,21 +65,13 @@ _RANGES = {
     "u_save": _TIME, "u_restore": _TIME, "u_restart_job": _BIT, "u_drain": (0, 3), "u_tokens": (0, 1 << 20),
     "u_fair": _BIT, "u_margin": (-LONGEST_NS, LONGEST_NS), "u_corun_once": _BIT, "u_corun_sooner": _BIT,
     "u_corun": _BIT,
-    "u_controller": (0, 2), "u_sampling": _TIME, "u_sets_clock": _BIT, "u_region": (0, 1 << 50),
-    "u_slack_horizon": (0, 1 << 50),
     "n_switch": _TIME, "n_migrate": _TIME, "n_reshape": _TIME, "n_power": (0, 1 << 52), "n_clock": (1, MOST_HZ),
     "n_governor": _BIT, "n_slow": (1, 1), "n_fast": (1, 1), "n_stalled": (0, 0), "n_memory": (0, MOST_BYTES),
     "n_swap_rate": (1, MOST_RATE), "n_linger": _TIME, "n_quantum": (1, LONGEST_NS), "slot_speed": (1, 1024),
     "s_period": (1, LONGEST_NS), "s_offset": _TIME, "s_jitter": _TIME, "s_gap": _TIME, "s_lost": (0, 0),
     "s_delay": (0, 0), "s_burst": (0, 0), "s_jitter_after": _BIT, "s_loop": _BIT,
     "c_deadline": _TIME, "c_max_age": (0, 1 << 62), "c_exact": _BIT, "o_mode": (0, 2), "o_last": _BIT, "o_loses": _BIT,
-    "c_term0": _ORDER, "c_term1": _ORDER, "c_dynamic": _BIT, "c_slow": _BIT,
-    "d_worst": (0, 4 * LONGEST_NS), "d_share": (0, 1 << 20), "d_cost": (0, 8 * LONGEST_NS), "d_timer": _BIT,
-    "d_period": (1, LONGEST_NS), "d_deadline": _TIME, "d_jitter": _TIME, "d_gap": _TIME,
 }  # fmt: skip
-_WEIGHTS = (0, 4, 42)
-_CHOICES = (0, 2, 4)
-"""By kind of controller: how many numbers it reads, and how many orders it chooses from (`sim.control`)."""
 
 
 def check_tables(tables: dict[str, Any], plan: Plan) -> None:
@@ -111,10 +102,6 @@ def check_tables(tables: dict[str, Any], plan: Plan) -> None:
     tokens = found["u_tokens"][found["g_unit"]]
     _check_range(plan, "g_waits0", found["g_waits0"], 0, sizes["wait"])
     _check_range(plan, "g_waits0", found["g_waits0"] + 2 * tokens, 0, sizes["wait"])
-    kinds = found["u_controller"]
-    _check_range(plan, "u_weights0", found["u_weights0"] + np.take(_WEIGHTS, kinds), 0, len(tables["control_weights"]))
-    _check_range(plan, "u_choice0", found["u_choice0"] + np.take(_CHOICES, kinds), 0, sizes["choice"])
-    _check_range(plan, "u_sampling", found["u_sampling"][kinds > 0], 1, LONGEST_NS)
     # tables from which jobs draw execution times, and the period of a reservation
     _check_range(plan, "t_times", found["t_times"][found["t_stream"] >= 0], 1, sizes["time"])
     _check_range(plan, "t_times", found["t_times"][found["t_interpolate"] > 0], 2, sizes["time"])
@@ -134,7 +121,7 @@ def check_tables(tables: dict[str, Any], plan: Plan) -> None:
 
 
 def _is_column(name: str) -> bool:
-    return name not in ("numbers", "control_weights", "g_mask", "u_mask")
+    return name not in ("numbers", "g_mask", "u_mask")
 
 
 def _check_range(plan: Plan, name: str, values: NDArray[np.int64], least: int, most: int) -> None:

@@ -47,7 +47,7 @@ def classify_keys(rule: Policy) -> int:
     """Return 0 for constant keys, 1 if they change for running jobs or by a threshold, 2 if for any job."""
     if not rule.dynamic:
         return 0
-    if callable(rule.order) or callable(rule.controller) or rule.corun or rule.order[1] in _BY_THRESHOLD:
+    if callable(rule.order) or rule.controller or rule.corun or rule.order[1] in _BY_THRESHOLD:
         return 2
     return 1
 

@@ -8,7 +8,7 @@ import click
 
 from socsched.cli.verbs import output_options
 
-SUBJECTS = ("acceptance", "learn", "mixed-criticality", "planners", "policies", "sharing")
+SUBJECTS = ("acceptance", "mixed-criticality", "planners", "policies", "sharing")
 
 
 class Subjects(click.Group):

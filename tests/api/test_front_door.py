@@ -99,7 +99,7 @@ def test_the_core_never_imports_the_literature() -> None:
     ("words", "problem"),
     [
         (["study", "policies"], "unknown command 'study'"),
-        (["plan", "pointpillars", "-p", "rk3588", "--planner", "ios"], "no planner 'ios'"),
+        (["plan", "pointpillars", "-p", "rk3588", "--planner", "jedi"], "no planner 'jedi'"),
         (["simulate", "pointpillars", "-p", "rk3588", "--policy", "prema"], "unknown scheduling policy 'prema'"),
     ],
 )

@@ -127,7 +127,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         (f"plan pointpillars -p {BOARD} --pareto -o {{root}}/x.png", ".svg"),
         ("plan {root}/broken.yaml -p host", "broken.yaml:2:"),
         (f"plan pointpillars -p {BOARD} --planner magic", "no planner 'magic'"),
-        (f"plan pointpillars -p {BOARD} --planner ios -O x=3", "has no option 'x'"),
+        (f"plan pointpillars -p {BOARD} --planner jedi -O x=3", "has no option 'x'"),
         ("plan {root}/missing.json --export linux -o {root}/x.sh", "missing.json"),
     ],
     "analyze": [
@@ -274,7 +274,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
             "nothing",
         ),
         (
-            f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --planner ios -O x=3",
+            f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --planner jedi -O x=3",
             "has no option 'x'",
         ),
         (
@@ -346,11 +346,6 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         (f"study policies pointpillars -p {BOARD} --loads many", "many"),
         (f"study policies pointpillars -p {BOARD} --profile {{root}}/missing.json", "missing.json"),
         ("study policies {root}/missing.json", "missing.json"),
-        ("study learn nothing -p host", "nothing"),
-        ("study learn pointpillars -p nowhere", "nowhere"),
-        (f"study learn pointpillars -p {BOARD} --mode 99W", "99W"),
-        (f"study learn pointpillars -p {BOARD} --profile {{root}}/missing.json", "missing.json"),
-        ("study learn {root}/plan.json --unit 99", "no unit 99"),
         ("study planners nothing -p host", "nothing"),
         ("study planners pointpillars", "name a pipeline and a platform"),
         ("study planners pointpillars -p nowhere", "nowhere"),
@@ -407,7 +402,6 @@ OUTPUTS: list[tuple[str, str]] = [
     (f"study policies pointpillars -p {BOARD} --mode MAXN --seeds 1 -o {{place}}/compared", "compared"),
     (f"study planners pointpillars -p {BOARD} -o {{place}}/planners", "planners"),
     (f"study sharing pointpillars -p {BOARD} -o {{place}}/sharing", "sharing"),
-    (f"study learn pointpillars -p {BOARD} -o {{place}}/learned", "learned"),
     ("weights import {root}/broken.npz -o {place}/w.npz", "w.npz"),
     ("demo -o {place}/demo --frames 1", "demo"),
 ]

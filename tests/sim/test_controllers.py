@@ -1,4 +1,4 @@
-"""Declared controllers behave in the kernel as their classes do in Python, and neither causes a deadline miss."""
+"""Controllers do the same in both kernels, and the adaptive one causes no deadline miss."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from random_plans import HORIZON, faults, plans
 
 from socsched.cost.cost import Segment
-from socsched.errors import MachineError, UsageError
+from socsched.errors import MachineError
 from socsched.planning.plan import ExecutionTimes, Level, Plan
 from socsched.sim.build import load_kernel
-from socsched.sim.lower import CHOOSING, NOTHING, SWITCHING, lower
-from socsched.sim.policies import REGISTERED, Policy, Term
-from socsched.sim.policies.adaptive import CALM, SAFE, Adaptive
-from socsched.sim.policies.controllers import Choosing, Controller, Switching
-from socsched.sim.policies.learned import ACTIONS, FEATURES, Learned
+from socsched.sim.policies import REGISTERED, Policy
+from socsched.sim.policies.adaptive import SAFE, Adaptive
+from socsched.sim.policies.controllers import Controller
+from socsched.sim.policies.slack_stealing import SlackStealer
 from socsched.sim.simulate import SimulationRun, run
 
 
@@ -37,20 +36,12 @@ def known(**rules: Policy) -> Iterator[None]:
             del REGISTERED[name]
 
 
-Made = Callable[[], Controller]
-
-
 @st.composite
-def controllers(draw: st.DrawFn) -> tuple[Switching | Choosing, Made]:
-    """Draw a declared controller, and what makes the same one in Python."""
-    period = draw(st.integers(1, 60))
-    if draw(st.booleans()):
-        low = draw(st.integers(0, 95)) / 100
-        high, window = low + draw(st.integers(1, 10)) / 100, draw(st.integers(1, 20))
-        return Switching(SAFE, CALM, low, high, window, period), lambda: Adaptive(low, high, period, window)
-    numbers = st.floats(-2, 2, allow_nan=False)
-    weights = tuple(tuple(draw(numbers) for _ in FEATURES) for _ in ACTIONS)
-    return Choosing(ACTIONS, weights, period), lambda: Learned(weights, period)
+def controllers(draw: st.DrawFn) -> Callable[[], Controller]:
+    """Draw what makes an adaptive controller."""
+    low, period = draw(st.integers(0, 95)) / 100, draw(st.integers(1, 60))
+    high, window = low + draw(st.integers(1, 10)) / 100, draw(st.integers(1, 20))
+    return lambda: Adaptive(low, high, period, window)
 
 
 LEVELS = (Level(400, 9), Level(500, 20), Level(999, 70))
@@ -114,31 +105,23 @@ def compiled() -> str:
     return "compiled"
 
 
-def alike(
-    made: Plan, pair: tuple[Switching | Choosing, Made], preemptive: bool, harm: Any = None
-) -> list[SimulationRun]:
-    """Simulate with a declared controller in both kernels, and with its class, and return all three."""
-    declared, maker = pair
-    first = declared.safe if isinstance(declared, Switching) else declared.choices[0][0]
-    own = Policy("own", first, preemptive, controller=declared)
-    asked = Policy("asked", first, preemptive, dynamic=True, controller=maker)
-    with known(own=own, asked=asked):
-        native = [run(made, HORIZON, 3, "own", harm, implementation=kind) for kind in ("python", compiled())]
-        done = [*native, run(made, HORIZON, 3, "asked", harm, implementation=compiled())]
-    expected = content(done[2])
-    for other in done[:2]:
-        for name, value in content(other).items():
-            assert value == expected[name], name
-    return done
+def alike(made: Plan, maker: Callable[[], Controller], preemptive: bool, harm: Any = None) -> None:
+    """Simulate with a controller in both kernels and compare."""
+    own = Policy("own", SAFE, preemptive, dynamic=True, controller=maker)
+    with known(own=own):
+        kinds = ("python", compiled())
+        expected, other = (content(run(made, HORIZON, 3, "own", harm, implementation=kind)) for kind in kinds)
+    for name, value in other.items():
+        assert value == expected[name], name
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(busy_units(), controllers(), st.sampled_from([True, True, True, False]))
 @pytest.mark.needs("Python headers")
-def test_declared_controllers_do_what_their_classes_do(
-    made: Plan, pair: tuple[Switching | Choosing, Made], preemptive: bool
+def test_both_kernels_do_what_a_controller_decides(
+    made: Plan, maker: Callable[[], Controller], preemptive: bool
 ) -> None:
-    alike(made, pair, preemptive)
+    alike(made, maker, preemptive)
 
 
 @settings(max_examples=40)
@@ -149,21 +132,15 @@ def test_and_so_they_do_on_any_plan_with_faults(data: st.DataObject) -> None:
     alike(made, data.draw(controllers()), True, data.draw(faults(made, rich=True)))
 
 
-def steered(made: Plan, control: Switching | Choosing, **changes: Any) -> int:
-    """Return the kind of controller the kernel has on the first unit of a plan."""
-    first = control.safe if isinstance(control, Switching) else control.choices[0][0]
-    with known(own=Policy("own", first, controller=control, **changes)):
-        return int(lower(made, 0, "own").tables["u_controller"][0])
+def bounded(made: Plan) -> bool:
+    everyone = range(len(made.tasks))
+    return SlackStealer(made, everyone, everyone).bounded
 
 
-ROWS = tuple(tuple(0.1 * (a + 1) * (-1) ** k for k in range(len(FEATURES))) for a in range(len(ACTIONS)))
-
-
-def test_only_units_with_slack_to_know_have_a_controller() -> None:
+def test_only_units_with_slack_to_know_have_any() -> None:
     tasks = [task("a", 2 * MS, period_ns=20 * MS), task("b", 9 * MS, period_ns=50 * MS, deadline_ns=40 * MS)]
-    switching, choosing = Switching(SAFE, CALM, 0.5, 0.7, 5, MS), Choosing(ACTIONS, ROWS, MS)
     made = plan(tasks)
-    assert (steered(made, switching), steered(made, choosing)) == (SWITCHING, CHOOSING)
+    assert bounded(made)
     host, hasty = made.engines[0], replace(tasks[0], deadline_ns=8 * MS)
     for other in (
         replace(made, engines=(replace(host, lanes=2),), tasks=(tasks[0], replace(tasks[1], lanes=(0, 1)))),
@@ -173,42 +150,20 @@ def test_only_units_with_slack_to_know_have_a_controller() -> None:
         replace(made, engines=(replace(host, preemption="none"),), tasks=(hasty, tasks[1])),
         replace(made, tasks=(tasks[0], replace(tasks[1], queue=0))),
         replace(made, tasks=(tasks[0], replace(tasks[1], segments=(Segment("b", 32 * MS, 0, 0),), wcet_ns=46 * MS))),
-    ):  # fmt: skip
-        assert steered(other, switching) == steered(other, choosing) == NOTHING
-    held = replace(made, engines=(replace(host, preemption="none"),))
-    assert steered(held, switching) == SWITCHING and steered(held, switching, preemptive=False) == SWITCHING
-
-
-def test_what_a_declared_controller_cannot_be() -> None:
-    made = plan([task("a", 2 * MS), task("b", 1 * MS)])
-    calm = Switching(SAFE, (Term.TURN, Term.NOTHING), 0.5, 0.7, 5, MS)
-    for control, changes, said in (
-        (calm, {}, "a declared controller cannot order by"),
-        (replace(calm, calm=CALM), {"sliced": True}, "excludes other mechanisms"),
-        (Choosing(ACTIONS, ROWS[:2], MS), {}, "expected 10 weights for each of 4 choices"),
-        (Choosing(ACTIONS[:3], ROWS[:3], MS), {}, "the last one alone at a slower operating point"),
     ):
-        with pytest.raises(UsageError, match=said):
-            steered(made, control, **changes)
+        assert not bounded(other)
+    assert bounded(replace(made, engines=(replace(host, preemption="none"),)))
 
 
 @pytest.mark.parametrize("kind", [pytest.param("compiled", marks=pytest.mark.needs("Python headers")), "python"])
-def test_it_does_change_order_and_clock(kind: str) -> None:
-    """Shortest first while calm; the slow clock where weights say so and slack is left, else the fast one."""
+def test_it_serves_the_shortest_first_while_calm(kind: str) -> None:
     if kind == "compiled":
         compiled()
     rows = [("long", 40, 100, 100), ("short", 1, 10, 60)]
-    made = plan([task(n, c * MS, period_ns=p * MS, deadline_ns=d * MS) for n, c, p, d in rows],
-                [engine(levels=(Level(500, 20), Level(1000, 70)))])  # fmt: skip
-    weights = tuple((float(a == 3), *[0.0] * (len(FEATURES) - 1)) for a in range(len(ACTIONS)))
-    with known(
-        switch=Policy("switch", SAFE, controller=Switching(SAFE, CALM, 0.9, 0.99, 10, MS)),
-        slow=Policy("slow", ACTIONS[0][0], controller=Choosing(ACTIONS, weights, MS)),
-    ):
-        edf, calm, slow = (run(made, 2000 * MS, policy=p, implementation=kind) for p in ("edf", "switch", "slow"))
-    totals = [int(np.array(done.outcome.ints("late")).sum()) for done in (edf, calm, slow)]
-    assert totals == [0, 0, 0]
-    assert edf.trace is not None and calm.trace is not None
+    made = plan([task(n, c * MS, period_ns=p * MS, deadline_ns=d * MS) for n, c, p, d in rows])
+    with known(calm=Policy("calm", SAFE, dynamic=True, controller=lambda: Adaptive(0.9, 0.99, MS, 10))):
+        edf, calm = (run(made, 2000 * MS, policy=p, implementation=kind) for p in ("edf", "calm"))
+    assert [int(np.array(done.outcome.ints("late")).sum()) for done in (edf, calm)] == [0, 0]
 
     def mean(done: SimulationRun) -> float:
         assert done.trace is not None
@@ -217,24 +172,15 @@ def test_it_does_change_order_and_clock(kind: str) -> None:
         )
 
     assert mean(calm) < mean(edf)
-    spent = slow.outcome.ints("busy_time")
-    assert spent[0] > 0 and spent[1] > 0 and edf.outcome.ints("busy_time")[0] == 0
 
 
 @settings(max_examples=150)
 @given(busy_units(), controllers())
 @pytest.mark.needs("Python headers")
-def test_no_guarded_deadline_is_lost_by_them(made: Plan, pair: tuple[Switching | Choosing, Made]) -> None:
-    declared, _ = pair
-    first = declared.safe if isinstance(declared, Switching) else declared.choices[0][0]
-    # times that contention or weights add are in worst cases already, or in `Guard`
+def test_no_deadline_is_lost_by_it(made: Plan, maker: Callable[[], Controller]) -> None:
+    # times that contention adds are in worst cases already
     made = replace(made, dram_bandwidth=0)
-    with known(own=Policy("own", first, controller=declared), safe=Policy("safe", first)):
+    with known(own=Policy("own", SAFE, dynamic=True, controller=maker), safe=Policy("safe", SAFE)):
         own, safe = (run(made, HORIZON, 3, name, record=False, implementation=compiled()) for name in ("own", "safe"))
-    kinds = ("hard", "firm") if any(t.criticality != "soft" for t in made.tasks) else ("soft",)
-    kinds = ("hard", "firm", "soft") if isinstance(declared, Switching) else kinds
-    rows = [i for i, t in enumerate(made.tasks) if t.criticality in kinds]
-    lost = [
-        sum(int(done.outcome.ints(name)[rows].sum()) for name in ("late", "dropped", "aborted")) for done in (own, safe)
-    ]
+    lost = [sum(int(done.outcome.ints(name).sum()) for name in ("late", "dropped", "aborted")) for done in (own, safe)]
     assert lost[0] <= lost[1]

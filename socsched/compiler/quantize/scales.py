@@ -20,7 +20,7 @@ from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.descriptor.limits import Byte, Line, Real, Rows, Step
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network
-from socsched.models.parts import part_of, tile_of
+from socsched.models.parts import part_of
 
 _ANEW = "calibrate the network again"
 FILE = "scales.json"
@@ -122,9 +122,9 @@ def _scales(file: _File) -> Scales:
 
 
 def of_stage(scales: Mapping[str, Scales], stage: Stage) -> Scales | None:
-    """Return the scales of a stage, None if absent; parts and tiles of a network have those of the whole stage."""
-    part, tile = part_of(stage.params), tile_of(stage.params)
-    names = (stage.name, *([part.stage] if part else []), *([tile.stage] if tile else []))
+    """Return the scales of a stage, None if absent; parts of a network have those of the whole stage."""
+    part = part_of(stage.params)
+    names = (stage.name, *([part.stage] if part else []))
     return next((scales[name] for name in names if name in scales), None)
 
 

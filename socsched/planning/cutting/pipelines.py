@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.errors import UsageError
-from socsched.models.parts import PartOf, cut_pipeline, part_of, parts_of, split_into_tiles, tile_of
+from socsched.models.parts import PartOf, cut_pipeline, part_of, parts_of
 from socsched.models.sizes import SIZES
 from socsched.planning.cutting.divisible import Divisible, Legs, divisible
 from socsched.planning.cutting.segmentation import duration_ns, segmentations
@@ -145,9 +145,6 @@ def as_planned(pipeline: Pipeline, plan: Plan) -> Pipeline:
         part = part_of(task.params) if task.kind == "stage" else None
         if part is not None:
             parts.setdefault(part.stage, []).append(part)
-    tiles = [tile for task in plan.tasks if task.kind == "stage" and (tile := tile_of(task.params))]
-    if tiles:
-        pipeline = split_into_tiles(pipeline, {tile.stage: tile.grid for tile in tiles})
     if not parts:
         return pipeline
     ordered = {stage: sorted(found, key=lambda part: part.number) for stage, found in parts.items()}

@@ -106,14 +106,11 @@ class Ask:
 class Proposal:
     """A planner's answer: a mapping of the stages of `workload`, whose graph may have networks in parts.
 
-    `splits`: engine -> number of equal lanes it is divided into; stages on it take all of them unless `lanes` names
-    theirs, as it may for any stage.  `facts` go into the plan's `solver` entry, as plain data.
+    `facts` go into the plan's `solver` entry, as plain data.
     """
 
     workload: Workload
     mapping: Mapping[str, Cost]
-    splits: Mapping[str, int] = field(default_factory=dict)
-    lanes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     facts: Mapping[str, Json] = field(default_factory=dict)
 
 

@@ -10,11 +10,9 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
-from socsched.models.parts import TILE
 from socsched.planning.candidate import assess_deployment, score
 from socsched.planning.cutting.search import cutter_of
-from socsched.planning.deployment import Deployment, deploy
-from socsched.planning.execution import slowed_by_lanes, with_wcet
+from socsched.planning.deployment import deploy
 from socsched.planning.feasibility.infeasible_plan import no_engine, unmappable_stages, unplaceable
 from socsched.planning.feasibility.refutation import by_bounds
 from socsched.planning.mapping.local_search import Improved, Solution
@@ -71,8 +69,7 @@ def make_plan(
         return unplaceable(graph, request.costs.model(option), policy, goals, proofs)
     best, proposal = min(found, key=lambda pair: (pair[0].candidate.verdict != "feasible", *pair[0].score))
     solutions = [each for each, _ in found]
-    covered = len(found) == len(modes) and not any(_beyond(each) for _, each in found)
-    if best.candidate.verdict != "feasible" and covered:
+    if best.candidate.verdict != "feasible" and len(found) == len(modes):
         solutions = [_refuted(each, pipeline, graph) for each in solutions]
         best = next(each for each in solutions if each.candidate is best.candidate)
     plan = write_plan(best, solutions, goals, None, pipeline)
@@ -89,11 +86,6 @@ def make_plan(
     return replace(plan, solver=report)
 
 
-def _beyond(proposal: Proposal) -> bool:
-    """Return whether a proposal shares engines or computes in tiles, which lower bounds on costs do not cover."""
-    return bool(proposal.splits) or any(TILE in stage.params for stage in proposal.workload.graph.pipeline.stages)
-
-
 def _refuted(found: Solution, pipeline: Pipeline, graph: TaskGraph) -> Solution:
     """Return a planner's solution with the proof that no mapping meets every requirement, if bounds give one."""
     proposed = found.candidate.deployment.workload
@@ -105,27 +97,8 @@ def _refuted(found: Solution, pipeline: Pipeline, graph: TaskGraph) -> Solution:
 def solution(proposal: Proposal, goals: tuple[str, ...]) -> Solution:
     """Return a proposal as a judged solution; UsageError if its mapping leaves neighbours that cannot be connected."""
     try:
-        candidate = assess_deployment(deploy_proposal(proposal))
+        candidate = assess_deployment(deploy(proposal.workload, proposal.mapping))
     except Unconnectable as error:
         raise UsageError(str(error), "let an engine of the platform declare `converts: true`") from None
     value = score(candidate, goals)
     return Solution(candidate, Improved(dict(proposal.mapping), value, 1, True), value)
-
-
-def deploy_proposal(proposal: Proposal) -> Deployment:
-    """Return a proposal as tasks on lanes: its own lanes, else all of an engine it splits, else those of the mapper."""
-    workload = proposal.workload
-    if not proposal.splits and not proposal.lanes:
-        return deploy(workload, proposal.mapping)
-    engines = tuple(replace(e, lanes=proposal.splits.get(e.id, e.lanes)) for e in workload.engines())
-    workload = replace(workload, _engines=engines)
-    deployment = deploy(workload, proposal.mapping)
-    tasks = []
-    for task in deployment.tasks:
-        if task.name in proposal.lanes:
-            task = replace(task, lanes=proposal.lanes[task.name])
-        elif task.engine in proposal.splits:
-            task = replace(task, lanes=tuple(range(proposal.splits[task.engine])))
-        tasks.append(task)
-    tasks = slowed_by_lanes(with_wcet(tasks, workload.contention()), engines)
-    return replace(deployment, tasks=tuple(tasks))

@@ -20,8 +20,7 @@ cdef extern from *:
     const long long T_REMAINING "SOCSCHED_T_REMAINING", T_COST "SOCSCHED_T_COST", T_CUSTOM "SOCSCHED_T_CUSTOM"
     const long long T_CANDIDATE "SOCSCHED_T_CANDIDATE", T_CRITICAL "SOCSCHED_T_CRITICAL"
     const long long T_SERVICE "SOCSCHED_T_SERVICE", T_BEST_EFFORT "SOCSCHED_T_BEST_EFFORT", MOVING "SOCSCHED_MOVING"
-    const long long DRAWS "SOCSCHED_DRAWS", SWITCHING "SOCSCHED_SWITCHING", FEATURES "SOCSCHED_FEATURES"
-    const long long CHOICES "SOCSCHED_CHOICES", SOFT "SOCSCHED_SOFT"
+    const long long DRAWS "SOCSCHED_DRAWS"
 
 cdef extern from *:
     """
@@ -130,13 +129,11 @@ ctypedef SlotSet *slot_sets
 
 
 ctypedef long long *column
-ctypedef double *reals
 
 cdef class Columns:
     cdef list buffers
     cdef column own(self, object values) except NULL
     cdef column fill(self, long long count, long long value) except NULL
-    cdef reals own_reals(self, object values) except NULL
     cdef slot_sets own_sets(self, object values) except NULL
     cdef slot_sets fill_sets(self, long long count) except NULL
 
@@ -325,7 +322,7 @@ cdef class Kernel(Columns):
     cdef void schedule_dispatch(self, long long u, long long instant) noexcept
     cdef long long precedes(self, long long a, long long b) noexcept
     cdef long long get_vruntime(self, long long t, long long now) noexcept
-    cdef int sort_claims(self, long long u, long long now, long long anew) except -1
+    cdef int sort_claims(self, long long u, long long now) except -1
     cdef long long count_ticks(self, long long u, long long now) noexcept
     cdef void update_waiting(self, long long u, long long now) noexcept
     cdef int set_keys(self, long long t, long long now) except -1
@@ -415,34 +412,6 @@ cdef class Kernel(Columns):
     cdef int start_claim(self, long long c, SlotSet slots, long long now) except -1
     cdef int preempt_claim(self, long long c, long long now) except -1
     cdef void account_blocking(self, long long u, long long now) noexcept
-
-    cdef int make_slackstealing(self, dict tables) except -1
-
-    cdef column u_guarded0, u_guarded, u_region, u_slack_horizon
-    cdef column d_task, d_worst, d_share, d_cost, d_source, d_timer, d_period, d_deadline, d_jitter, d_gap
-    cdef column guarded, next_order, next_due, point_due, point_work, slack_until
-    cdef long long points, point_limit, total_work
-    cdef long long get_slack(self, long long u, long long now, long long need) noexcept
-    cdef long long compute_slack(self, long long u, long long now, long long need) noexcept
-    cdef long long collect_present(self, long long u, long long now, long long least) noexcept
-    cdef void collect_in_transit(self, long long number, long long now) noexcept
-    cdef void add_point(self, long long due, long long work) noexcept
-    cdef void sort_next_deadlines(self, long long base, long long count) noexcept
-
-    cdef int make_controllers(self, dict tables) except -1
-
-    cdef column u_controller, u_sampling, u_choice0, u_sets_clock, u_weights0, c_term0, c_term1, c_dynamic, c_slow
-    cdef column calm, choice, sample_due, busy_sampled, controlled
-    cdef reals weights, mean_load, features
-    cdef long long controlled_count, next_sample
-    cdef int sample_controllers(self, long long now) except -1
-    cdef double measure_load(self, long long u, long long now) noexcept
-    cdef long long decide_switching(self, long long u, long long now, double load) noexcept
-    cdef long long decide_choosing(self, long long u, long long now, double load) noexcept
-    cdef void compute_features(self, long long u, long long now, double load) noexcept
-    cdef double clamp(self, long long value, double unit) noexcept
-    cdef int apply_choice(self, long long u, long long c, long long now) except -1
-
 
     cdef column s_nominal, s_base, s_delayed
     cdef long long now, next_fault, event_count

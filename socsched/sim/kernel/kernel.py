@@ -8,7 +8,7 @@ Semantics.  All events of one instant are handled before any dispatching: first 
 and quanta expire, and time-dependent laxities are re-evaluated.  A task serves its frames in order, one job at a time.
 
 Sections follow each other as they build on each other: tables, jobs and claims, accounting, reservations and shares,
-progress and contention, orders, slots, queues, co-running, dispatching, slack stealing, controllers, and the loop.
+progress and contention, orders, slots, queues, co-running, dispatching, and the loop.
 Each has a `make_` method for the state it adds.  kernel.pxd declares the types, and which methods may raise (because
 they call Python or write a row).  It is one class in one C file because calls between classes would go through tables.
 """
@@ -63,8 +63,6 @@ class Kernel(Columns):
         self.make_queues(tables)
         self.make_corunners(tables)
         self.make_dispatcher(tables)
-        self.make_slackstealing(tables)
-        self.make_controllers(tables)
         self.make_kernel(tables)
 
     # -- A plan as tables: the simulation's input, changed only by faults and clocks.
@@ -973,8 +971,8 @@ class Kernel(Columns):
             return self.key1[a] < self.key1[b]
         return a < b
 
-    def sort_claims(self, u: i64, now: i64, anew: i64) -> i64:
-        """Re-sort a unit by time-dependent keys or, with `anew`, by new terms; return whether the order changed."""
+    def sort_claims(self, u: i64, now: i64) -> None:
+        """Re-sort a unit by time-dependent keys."""
         # columns in local names: the C compiler cannot know that writes to them move none of them
         order: cython.p_longlong = self.order
         key0: cython.p_longlong = self.key0
@@ -983,12 +981,11 @@ class Kernel(Columns):
         base: i64 = self.u_order0[u]
         tasks: i64 = self.tasks
         code: i64 = self.u_term0[u]
-        moving: i64 = self.u_dynamic[u] == MOVING and not anew
+        moving: i64 = self.u_dynamic[u] == MOVING
         # if keys change only for running claims, the second key mostly does not
         second: i64 = moving and self.u_term1[u] in (T_LAXITY, T_REMAINING, T_SERVICE)
         tokens: i64 = moving and self.u_tokens[u]
         edge: i64 = now + self.u_margin[u]
-        changed: i64 = 0
         last: i64 = -1
         last0: i64 = 0
         last1: i64 = 0
@@ -1018,10 +1015,8 @@ class Kernel(Columns):
                     order[base + at] = order[base + at - 1]
                     at -= 1
                 order[base + at] = c
-                changed = 1
             else:
                 last, last0, last1 = c, first, then
-        return changed
 
     def get_vruntime(self, t: i64, now: i64) -> i64:
         """Return the virtual runtime of a task until now."""
@@ -2099,7 +2094,7 @@ class Kernel(Columns):
                 self.stop_corunning(u, now)
             # with no claim waiting, all keep their slots in any order
             if self.u_dynamic[u] and (self.order_length[u] > self.running_count[u] or self.u_across[u]):
-                self.sort_claims(u, now, 0)
+                self.sort_claims(u, now)
             if top > -FAR:
                 self.limit_to_launched(u, top)
             self.assign_slots(u, now, top)
@@ -2350,334 +2345,6 @@ class Kernel(Columns):
                 self.j_blocked[self.job[c]] += now - self.blocked_since[c]
                 self.blocked_since[c] = -1
 
-    # -- Slack stealing: how long any order is harmless on a unit (`policies.slack_stealing` has the proof).
-    #
-    # Tasks with guarded deadlines are numbered from `u_guarded0[u]` on, `u_guarded[u]` of them on a unit.
-    #
-    # `guarded[t]`: the number of a task (-1: none).  `next_order` holds them by the deadlines of their next frames,
-    # `next_due`.  `point_due` and `point_work` are deadlines of frames present or in transit and the work due by them,
-    # valid during a slack computation.  `slack_until[u]`: instant until which any order is known to be harmless.
-
-    def make_slackstealing(self, tables: dict[str, Any]) -> None:
-        number: i64
-        count_guarded: i64 = len(tables["d_task"])
-        self.point_limit = tables["numbers"]["points"] + 1
-        self.u_guarded0 = self.own(tables["u_guarded0"])
-        self.u_guarded = self.own(tables["u_guarded"])
-        self.u_region = self.own(tables["u_region"])
-        self.u_slack_horizon = self.own(tables["u_slack_horizon"])
-        self.d_task = self.own(tables["d_task"])
-        self.d_worst = self.own(tables["d_worst"])
-        self.d_share = self.own(tables["d_share"])
-        self.d_cost = self.own(tables["d_cost"])
-        self.d_source = self.own(tables["d_source"])
-        self.d_timer = self.own(tables["d_timer"])
-        self.d_period = self.own(tables["d_period"])
-        self.d_deadline = self.own(tables["d_deadline"])
-        self.d_jitter = self.own(tables["d_jitter"])
-        self.d_gap = self.own(tables["d_gap"])
-        self.guarded = self.fill(self.tasks, -1)
-        self.next_order = self.fill(count_guarded, 0)
-        self.next_due = self.fill(count_guarded, 0)
-        self.point_due = self.fill(self.point_limit, 0)
-        self.point_work = self.fill(self.point_limit, 0)
-        self.slack_until = self.fill(self.units, 0)
-        self.points = self.total_work = 0
-        for number in range(count_guarded):
-            self.guarded[self.d_task[number]] = self.next_order[number] = number
-
-    def get_slack(self, u: i64, now: i64, need: i64) -> i64:
-        """Return the known slack, for which any order is harmless (ns), recomputing it if it is not above `need`."""
-        if self.slack_until[u] - now <= need:
-            self.slack_until[u] = now + self.compute_slack(u, now, need)
-        return self.slack_until[u] - now
-
-    def compute_slack(self, u: i64, now: i64, need: i64) -> i64:
-        """Return the slack from now (ns), up to `u_slack_horizon`; 0 if it is not above `need`."""
-        base: i64 = self.u_guarded0[u]
-        count: i64 = self.u_guarded[u]
-        least: i64 = need + self.u_region[u]
-        spare: i64 = self.u_slack_horizon[u] + self.u_region[u]
-        if not self.collect_present(u, now, least) or self.points == self.point_limit:
-            # too many deadlines to check
-            return 0
-        self.sort_next_deadlines(base, count)
-        # upper bound on the rounding up of the rates of frames after the next one
-        rounding: i64 = count + self.points
-        work: i64 = 0
-        rate: i64 = 0
-        before: i64 = now
-        i: i64 = 0
-        j: i64 = 0
-        while i < count or j < self.points:
-            if j < self.points and (i == count or self.point_due[j] <= self.next_due[base + i]):
-                due: i64 = self.point_due[j]
-                cost: i64 = self.point_work[j]
-                share: i64 = 0
-                j += 1
-            else:
-                due = self.next_due[base + i]
-                cost = self.d_cost[self.next_order[base + i]]
-                share = self.d_share[self.next_order[base + i]]
-                i += 1
-            work += scale_ceil(rate, due - before, 1 << SHIFT) + cost
-            before = due
-            rate += share
-            left: i64 = due - now - work
-            if left < spare:
-                spare = left
-                if left <= least:
-                    return 0
-            self.total_work -= cost
-            if left - self.total_work >= spare + rounding:
-                # no later deadline leaves less
-                break
-        return spare - self.u_region[u]
-
-    def collect_present(self, u: i64, now: i64, least: i64) -> i64:
-        """Collect deadlines of frames present or in transit; return 0 if a single one leaves no slack."""
-        i: i64
-        self.points = self.total_work = 0
-        for i in range(self.order_length[u]):
-            t: i64 = self.order[self.u_order0[u] + i]
-            number: i64 = self.guarded[t]
-            if number < 0:
-                continue
-            job: i64 = self.job[t]
-            if self.d_timer[number] and self.s_frame[self.d_source[number]] > self.j_frame[job] + 1:
-                return 0
-            work: i64 = self.d_worst[number] - self.get_executed(t, now)
-            left: i64 = self.get_remaining(t, now)
-            if left > work:
-                work = left
-            if self.j_deadline[job] - now - work <= least:
-                return 0
-            self.add_point(self.j_deadline[job], work)
-        for number in range(self.u_guarded0[u], self.u_guarded0[u] + self.u_guarded[u]):
-            if not self.d_timer[number]:
-                self.collect_in_transit(number, now)
-        return 1
-
-    def collect_in_transit(self, number: i64, now: i64) -> None:
-        """Collect deadlines of frames that may still be in transit to a task."""
-        t: i64 = self.d_task[number]
-        source: i64 = self.d_source[number]
-        behind: i64 = self.j_frame[self.job[t]] if self.queued[t] else -1
-        frame: i64 = self.s_frame[source]
-        due: i64 = self.s_due[source] + self.d_deadline[number]
-        first: i64 = due - self.d_jitter[number]
-        last: i64 = due + self.d_jitter[number] - self.d_period[number]
-        while frame > behind + 1 and last > now:
-            first -= self.d_period[number] + self.d_gap[number]
-            last -= self.d_period[number]
-            frame -= 1
-            self.add_point(first, self.d_worst[number])
-
-    def add_point(self, due: i64, work: i64) -> None:
-        """Insert a deadline at its place among those collected."""
-        at: i64 = self.points
-        if at == self.point_limit:
-            return
-        while at > 0 and self.point_due[at - 1] > due:
-            self.point_due[at], self.point_work[at] = self.point_due[at - 1], self.point_work[at - 1]
-            at -= 1
-        self.point_due[at], self.point_work[at] = due, work
-        self.points += 1
-        self.total_work += work
-
-    def sort_next_deadlines(self, base: i64, count: i64) -> None:
-        """Sort tasks by their next frames' deadlines; most are still in order from the last time."""
-        i: i64
-        for i in range(base, base + count):
-            number: i64 = self.next_order[i]
-            due: i64 = self.s_due[self.d_source[number]] + self.d_deadline[number]
-            at: i64 = i
-            while at > base and self.next_due[at - 1] > due:
-                self.next_due[at], self.next_order[at] = self.next_due[at - 1], self.next_order[at - 1]
-                at -= 1
-            self.next_due[at], self.next_order[at] = due, number
-            self.total_work += self.d_cost[number]
-
-    # -- Declared controllers (`policies.controllers`): periodic sampling, and the resulting order.
-    #
-    # `controlled` lists units with one, `sample_due[u]` is the next sampling instant, `next_sample` the earliest.
-    #
-    # Samples are not events: the loop takes them after the ends and releases of an instant, before jobs are aborted.  A
-    # unit has its own order `choice[u]` (from `u_choice0[u]` on), classified as calm by a mean load `mean_load[u]`, or
-    # selected as best by the `features`.  `busy_sampled[u]`: slot time up to the last sample.
-
-    def make_controllers(self, tables: dict[str, Any]) -> None:
-        u: i64
-        self.u_controller = self.own(tables["u_controller"])
-        self.u_sampling = self.own(tables["u_sampling"])
-        self.u_choice0 = self.own(tables["u_choice0"])
-        self.u_sets_clock = self.own(tables["u_sets_clock"])
-        self.u_weights0 = self.own(tables["u_weights0"])
-        self.c_term0 = self.own(tables["c_term0"])
-        self.c_term1 = self.own(tables["c_term1"])
-        self.c_dynamic = self.own(tables["c_dynamic"])
-        self.c_slow = self.own(tables["c_slow"])
-        self.weights = self.own_reals(tables["control_weights"])
-        self.mean_load = self.own_reals(array("d", bytes(8 * (self.units + 1))))
-        self.features = self.own_reals(array("d", bytes(8 * FEATURES)))
-        self.calm = self.fill(self.units, 0)
-        self.choice = self.fill(self.units, 0)
-        self.sample_due = self.fill(self.units, FAR)
-        self.busy_sampled = self.fill(self.units, 0)
-        self.controlled = self.fill(self.units, 0)
-        self.controlled_count = 0
-        self.next_sample = FAR
-        for u in range(self.units):
-            if self.u_controller[u]:
-                self.controlled[self.controlled_count] = u
-                self.controlled_count += 1
-                self.sample_due[u] = self.u_sampling[u]
-                if self.u_sampling[u] < self.next_sample:
-                    self.next_sample = self.u_sampling[u]
-
-    def sample_controllers(self, now: i64) -> None:
-        """Run the controllers that are due."""
-        i: i64
-        following: i64 = FAR
-        for i in range(self.controlled_count):
-            u: i64 = self.controlled[i]
-            if self.sample_due[u] <= now:
-                self.sample_due[u] = now + self.u_sampling[u]
-                load: cython.double = self.measure_load(u, now)
-                found: i64 = (
-                    self.decide_switching(u, now, load)
-                    if self.u_controller[u] == SWITCHING
-                    else self.decide_choosing(u, now, load)
-                )
-                if found != self.choice[u]:
-                    self.choice[u] = found
-                    self.apply_choice(u, self.u_choice0[u] + found, now)
-            if self.sample_due[u] < following:
-                following = self.sample_due[u]
-        self.next_sample = following
-
-    def measure_load(self, u: i64, now: i64) -> cython.double:
-        """Return the share of a unit's engine in use since the last sample."""
-        e: i64 = self.u_engine[u]
-        level: i64
-        spent: i64 = self.busy[e] * (now - self.charged_until[e])
-        for level in range(e * self.levels, (e + 1) * self.levels):
-            spent += self.busy_time[level]
-        used: cython.double = spent - self.busy_sampled[u]
-        self.busy_sampled[u] = spent
-        return used * self.weights[self.u_weights0[u]]
-
-    def decide_switching(self, u: i64, now: i64, load: float) -> i64:
-        """Return 1 if a unit is calm and has slack, by load with hysteresis (`policies.adaptive`)."""
-        at: i64 = self.u_weights0[u] + 1
-        self.mean_load[u] += (load - self.mean_load[u]) * self.weights[at + 2]
-        self.calm[u] = self.mean_load[u] < self.weights[at] or (
-            self.calm[u] != 0 and self.mean_load[u] <= self.weights[at + 1]
-        )
-        if not self.calm[u]:
-            return 0
-        return self.get_slack(u, now, self.u_sampling[u]) > self.u_sampling[u]
-
-    def decide_choosing(self, u: i64, now: i64, load: float) -> i64:
-        """Return the choice with the highest score among the harmless ones (`policies.learned`).
-
-        With too few jobs to choose from, the last choice holds.
-        """
-        k: i64
-        at: i64 = self.u_weights0[u] + 1
-        need: i64 = self.u_sampling[u] + 1
-        few: i64 = self.order_length[u] < 2 and not self.u_sets_clock[u]
-        if (few and self.choice[u] == 0) or self.get_slack(u, now, need) <= need:
-            return 0
-        if few:
-            return self.choice[u]
-        self.compute_features(u, now, load)
-        # scores are summed in parallel, each from the first feature to the last, so that several additions overlap
-        first: cython.double = 0.0
-        second: cython.double = 0.0
-        third: cython.double = 0.0
-        slow: cython.double = 0.0
-        for k in range(FEATURES):
-            value: cython.double = self.features[k]
-            first += self.weights[at] * value
-            second += self.weights[at + 1] * value
-            third += self.weights[at + 2] * value
-            slow += self.weights[at + 3] * value
-            at += CHOICES
-        found: i64 = 0
-        if second > first:
-            found, first = 1, second
-        if third > first:
-            found, first = 2, third
-        if self.u_sets_clock[u] and slow > first:
-            found = 3
-        return found
-
-    def compute_features(self, u: i64, now: i64, load: float) -> None:
-        """Compute the features a choice is based on."""
-        i: i64
-        far: i64 = 2 * self.u_slack_horizon[u]
-        soft: i64 = 0
-        late: i64 = 0
-        work: i64 = 0
-        soft_work: i64 = 0
-        lax: i64 = far
-        soft_lax: i64 = far
-        for i in range(self.order_length[u]):
-            t: i64 = self.order[self.u_order0[u] + i]
-            left: i64 = self.get_remaining(t, now)
-            ahead: i64 = self.j_deadline[self.job[t]] - now
-            if ahead < 0:
-                late -= ahead
-            if self.t_criticality[t] == SOFT:
-                soft += 1
-                soft_work += left
-                if ahead - left < soft_lax:
-                    soft_lax = ahead - left
-            else:
-                work += left
-                if ahead - left < lax:
-                    lax = ahead - left
-        # the last of a unit's numbers, after the weights
-        unit: cython.double = self.weights[self.u_weights0[u] + 1 + CHOICES * FEATURES]
-        self.features[0] = 1.0
-        self.features[1] = load
-        self.features[2] = self.clamp(self.slack_until[u] - now, unit)
-        self.features[3] = self.clamp(self.order_length[u], 0.125)
-        self.features[4] = self.clamp(soft, 0.125)
-        self.features[5] = self.clamp(lax, unit)
-        self.features[6] = self.clamp(soft_lax, unit)
-        self.features[7] = self.clamp(late, unit)
-        self.features[8] = self.clamp(work, unit)
-        self.features[9] = self.clamp(soft_work, unit)
-
-    def clamp(self, value: i64, unit: float) -> cython.double:
-        """Return a number in other units, clamped to -2 to 2."""
-        part: cython.double = value * unit
-        if part > 2.0:
-            return 2.0
-        if part < -2.0:
-            return -2.0
-        return part
-
-    def apply_choice(self, u: i64, c: i64, now: i64) -> None:
-        """Switch a unit to another order, or to another operating point, from now on."""
-        e: i64 = self.u_engine[u]
-        if self.u_term0[u] != self.c_term0[c] or self.u_term1[u] != self.c_term1[c]:
-            self.u_term0[u], self.u_term1[u] = self.c_term0[c], self.c_term1[c]
-            # keys of waiting jobs are constant in all these orders
-            self.u_dynamic[u] = self.c_dynamic[c]
-            if self.sort_claims(u, now, 1):
-                self.mark_dirty(u)
-        if self.u_sets_clock[u]:
-            level: i64 = self.levels - 1 - self.c_slow[c]
-            if level > self.n_top[e]:
-                level = self.n_top[e]
-            if level != self.n_level[e]:
-                self.charge_busy(e, now)
-                self.n_level[e] = level
-                self.adapt_engine(e, now)
-
     # -- the loop
 
     def make_kernel(self, tables: dict[str, Any]) -> None:
@@ -2701,28 +2368,14 @@ class Kernel(Columns):
             now: i64 = events.times[0]
             if self.next_fault < now:
                 now = self.next_fault
-            if self.next_sample < now and self.next_sample <= self.end:
-                # nothing else is due, and samples by controllers seldom change anything
-                self.now = self.next_sample
-                self.event_count += 1
-                self.sample_controllers(self.now)
-                if self.dirty_count and self.now < self.end:
-                    self.settle(self.now)
-                continue
             if now > self.end:
                 return False
             self.now = now
             if self.next_fault == now:
                 self.apply_faults(now)
             while events.times[0] == now:
-                if self.next_sample == now and events.heap[0] > self.control_event:
-                    self.event_count += 1
-                    self.sample_controllers(now)
                 self.event_count += 1
                 self.handle_event(events.heap[0], now)
-            if self.next_sample == now:
-                self.event_count += 1
-                self.sample_controllers(now)
             if now < self.end:
                 self.settle(now)
         return True

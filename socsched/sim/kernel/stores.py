@@ -33,15 +33,6 @@ class Columns:
         else:
             return values
 
-    def own_reals(self, values: Any) -> Any:
-        """Keep an array of doubles and return its numbers; its length is fixed from now on."""
-        self.buffers.append(memoryview(values))
-        if cython.compiled:
-            view: cython.double[::1] = values
-            return cython.address(view[0])
-        else:
-            return values
-
     def fill(self, count: i64, value: i64) -> Any:
         """Return `max(count, 1)` numbers of the same value."""
         return self.own(array("q", [value]) * max(count, 1))

@@ -74,12 +74,6 @@ MOVING = 1
 """Keys that depend on time: only those of running claims (1), or of all claims (2)."""
 DRAWS = 128
 """Random numbers requested at once (`Callbacks.draw_numbers`)."""
-SWITCHING = 1
-FEATURES = 10
-"""Number of features a choice is based on (`policies.learned.FEATURES`)."""
-CHOICES = 4
-"""Orders at the present operating point, and the first of them at a slower one."""
-SOFT = 2
 
 SlotSet = int
 WORDS = 1 << 20

@@ -8,7 +8,7 @@ finds slack until the next sample, so every deadline EDF would meet is met: with
 
 from __future__ import annotations
 
-from socsched.sim.policies.controllers import Switching, View
+from socsched.sim.policies.controllers import View
 from socsched.sim.policies.slack_stealing import SlackStealer
 from socsched.sim.policies.terms import Policy, Term
 
@@ -19,7 +19,7 @@ REACH = 10
 
 
 class Adaptive:
-    """`Switching` as a controller in Python; `calm`: selected by load, `switches`: number of changes of it."""
+    """The controller of a unit; `calm`: selected by load, `switches`: number of changes of it."""
 
     def __init__(self, low: float, high: float, period_ns: int, window: int) -> None:
         self.low, self.high, self.period_ns, self.smoothing = low, high, period_ns, 1 / window
@@ -45,7 +45,8 @@ def make(*, low: int = 50, high: int = 70, period_ns: int = 1_000_000, window: i
     """Return the policy with thresholds in percent; raise ValueError unless they leave room for hysteresis."""
     if not 0 <= low < high or window < 1 or period_ns < 1:
         raise ValueError(f"low must be below high, window and period at least 1, got {low}, {high} and {window}")
-    return Policy("adaptive", SAFE, controller=Switching(SAFE, CALM, low / 100, high / 100, window, period_ns))
+    # keys of the calm order change as jobs run
+    return Policy("adaptive", SAFE, dynamic=True, controller=lambda: Adaptive(low / 100, high / 100, period_ns, window))
 
 
 POLICY = make()

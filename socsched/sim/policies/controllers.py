@@ -1,8 +1,4 @@
-"""Controllers that change the order of an engine during a simulation: declared here, or a custom class.
-
-`Switching` and `Choosing` are evaluated inside the kernel, and only on units whose slack `slack_stealing` can bound; on
-others their first order always applies.
-"""
+"""What a controller that changes the order of an engine during a simulation sees, and what it decides."""
 
 from __future__ import annotations
 
@@ -46,32 +42,3 @@ class Controller(Protocol):
     def decide(self, view: View, now_ns: int) -> tuple[tuple[Term, Term], int | None]:
         """Return the order, and the operating point (index, slowest first; None: unchanged)."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Switching:
-    """Two orders selected by load (share of slots in use, mean over about `window` samples, one every `period_ns`).
-
-    `calm` applies once the load is below `low` and until it exceeds `high`, while all tasks have slack until the next
-    sample; otherwise `safe`.  Terms must change only through a job's own progress.
-    """
-
-    safe: tuple[Term, Term]
-    calm: tuple[Term, Term]
-    low: float
-    high: float
-    window: int
-    period_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Choosing:
-    """The order with the highest score over `learned.FEATURES`, every `period_ns`; the first if others risk a miss.
-
-    While at most one job is present and there is no clock to set, the last choice holds.
-    `choices`: orders, and whether to use the next slower operating point.  `weights`: a row of numbers per choice.
-    """
-
-    choices: tuple[tuple[tuple[Term, Term], bool], ...]
-    weights: tuple[tuple[float, ...], ...]
-    period_ns: int

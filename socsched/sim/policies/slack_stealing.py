@@ -6,8 +6,6 @@ frames) still fits into d - now - q.  Frames after the next one of a task count 
 upper bound that is exact at every such deadline (Albers & Slomka, ECRTS 2004), so only deadlines of present jobs and of
 the next frames need to be checked.  Times are worst cases; frames arrive as early as possible.  The guarantee holds for
 slots that jobs always take all together, and for given arrivals of data: other units have no slack here.
-
-The compiled kernel performs the same computation (`sim.kernel`) for declared controllers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small lines and operator graphs for planners, independent of any platform."""
+"""Small lines for planners, independent of any platform."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from socsched.cost.cost import Cost
-from socsched.descriptor.pipeline import Stage
-from socsched.graph.network import Network
 from socsched.planning.cutting.divisible import Place
 from socsched_literature.planners.line import Line
-from socsched_literature.planners.opgraph import Node, OpGraph
-from socsched_literature.planners.sharing import Kernel
 
 US = 1000
 
@@ -62,30 +57,3 @@ def ways(which: Line) -> Iterator[tuple[int, ...]]:
     for way in itertools.product(range(len(which.places)), repeat=len(which)):
         if which.cost(way) is not None:
             yield way
-
-
-def kernel(name: str, compute: int, fills: int, launch: int = 0, memory: int = 0, size: int = 0) -> Kernel:
-    """Return a kernel; times in ns on all units."""
-    return Kernel(name, float(compute), float(memory), launch, fills, size)
-
-
-def graph(needs: Sequence[Sequence[int]], kernels: Sequence[Kernel], total: int = 4, bandwidth: float = 0.0) -> OpGraph:
-    """Return a graph of one kernel a node."""
-    nodes = tuple(
-        Node((f"n{number}",), frozenset(before), (one,), "")
-        for number, (before, one) in enumerate(zip(needs, kernels, strict=True))
-    )
-    cost = Cost(
-        "net", "gpu", "mode", "fp16", total, sum(k.time_ns(total, total) for k in kernels), 0, 0, (), "", "", 0.0
-    )
-    return OpGraph(Stage("net", "net", None), Network("net", {}, (), ()), {}, nodes, cost, total, bandwidth)
-
-
-def random_graph(rng: Random, nodes: int, total: int = 4) -> OpGraph:
-    """Return a graph of random precedence and work."""
-    needs = [[other for other in range(number) if rng.random() < 0.35] for number in range(nodes)]
-    kernels = [
-        kernel(f"k{number}", rng.randint(1, 50), rng.randint(1, total), rng.randint(0, 10), rng.randint(0, 20))
-        for number in range(nodes)
-    ]
-    return graph(needs, kernels, total)

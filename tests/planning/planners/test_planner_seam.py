@@ -21,10 +21,10 @@ from socsched.trace.metrics import result
 
 ORIN = "jetson-agx-orin-64gb"
 PAGE = Path(__file__).parents[3] / "docs" / "planning.md"
-OPTIONS = {"axonn": {"stage": "camera-detect"}, "jedi": {"stage": "backbone"}, "deepthings": {"stage": "camera-detect"}}
+OPTIONS = {"axonn": {"stage": "camera-detect"}, "jedi": {"stage": "backbone"}}
 
 
-@pytest.mark.parametrize("name", [name for name in planners.planner_names() if name != "runtime-aware"])
+@pytest.mark.parametrize("name", planners.planner_names())
 @pytest.mark.sampled(8)
 def test_plans_are_bounded_simulated_and_written_like_ours(name: str) -> None:
     """The perception stack: simulation never exceeds a bound, and the file survives a round trip."""
@@ -71,7 +71,6 @@ def test_names_and_options_are_checked() -> None:
     with pytest.raises(UsageError, match="expected int"):
         found.settings({"transitions": "two"})
     assert found.settings({"transitions": "3"})["transitions"] == 3
-    assert planners.planner("ios").settings({"merge": "no"})["merge"] is False
     assert set(planners.descriptions()) == set(planners.planner_names())
 
 

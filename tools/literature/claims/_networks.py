@@ -62,32 +62,6 @@ class Builder:
         return f"{name}.relu"
 
 
-def inception_v3(params: Mapping[str, Any]) -> Model:
-    """Szegedy et al., "Rethinking the Inception Architecture", CVPR 2016, without its classifier."""
-    b = Builder()
-    b.channels["image"] = 3
-    x = b.conv(b.conv(b.conv("image", 32, 3, 2, 0), 32, 3, 1, 0), 64, 3)
-    x = b.pool(x)
-    x = b.pool(b.conv(b.conv(x, 80, 1), 192, 3, 1, 0))
-    for features in (32, 64, 64):
-        five = b.conv(b.conv(x, 48), 64, 5)
-        three = b.conv(b.conv(b.conv(x, 64), 96, 3), 96, 3)
-        x = b.concat(b.conv(x, 64), five, three, b.conv(b.pool(x, "avg_pool", 3, 1, 1), features))
-    x = b.concat(b.conv(x, 384, 3, 2, 0), b.conv(b.conv(b.conv(x, 64), 96, 3), 96, 3, 2, 0), b.pool(x))
-    for c in (128, 160, 160, 192):
-        seven = b.conv(b.conv(b.conv(x, c), c, (1, 7)), 192, (7, 1))
-        twice = b.conv(b.conv(b.conv(b.conv(x, c), c, (7, 1)), c, (1, 7)), c, (7, 1))
-        twice = b.conv(twice, 192, (1, 7))
-        x = b.concat(b.conv(x, 192), seven, twice, b.conv(b.pool(x, "avg_pool", 3, 1, 1), 192))
-    seven = b.conv(b.conv(b.conv(b.conv(x, 192), 192, (1, 7)), 192, (7, 1)), 192, 3, 2, 0)
-    x = b.concat(b.conv(b.conv(x, 192), 320, 3, 2, 0), seven, b.pool(x))
-    for _ in range(2):
-        three, double = b.conv(x, 384), b.conv(b.conv(x, 448), 384, 3)
-        wide = [b.conv(source, 384, kernel) for source in (three, double) for kernel in ((1, 3), (3, 1))]
-        x = b.concat(b.conv(x, 320), *wide, b.conv(b.pool(x, "avg_pool", 3, 1, 1), 192))
-    return _model("claims.inception_v3", b, x, 299)
-
-
 def squeezenet(params: Mapping[str, Any]) -> Model:
     """Iandola et al., "SqueezeNet", 2016, version 1.0, without its classifier; expanded branches side by side."""
     b = Builder()
@@ -130,18 +104,6 @@ def vgg16(params: Mapping[str, Any]) -> Model:
     return _model("claims.vgg16", b, x, 224)
 
 
-def yolov2_front(params: Mapping[str, Any]) -> Model:
-    """The first 16 layers of YOLOv2 (Redmon, Farhadi, CVPR 2017), those DeepThings fuses; at 608 x 608 by default."""
-    b = Builder()
-    b.channels["image"] = 3
-    x = b.pool(b.conv("image", 32, 3), kernel=2)
-    x = b.pool(b.conv(x, 64, 3), kernel=2)
-    x = b.pool(b.conv(b.conv(b.conv(x, 128, 3), 64), 128, 3), kernel=2)
-    x = b.pool(b.conv(b.conv(b.conv(x, 256, 3), 128), 256, 3), kernel=2)
-    x = b.conv(b.conv(b.conv(x, 512, 3), 256), 512, 3)
-    return _model("claims.yolov2_front", b, x, int(params.get("side", 608)))
-
-
 def _resnet(name: str, blocks: Sequence[int], bottleneck: bool) -> Model:
     b = Builder()
     b.channels["image"] = 3
@@ -167,7 +129,7 @@ def _model(name: str, b: Builder, last: str, side: int) -> Model:
     return Model(name, (Port("image", image),), (result,), network=lambda: network)
 
 
-for _name in ("inception_v3", "squeezenet", "resnet18", "resnet50", "resnet101", "vgg16", "yolov2_front"):
+for _name in ("squeezenet", "resnet18", "resnet50", "resnet101", "vgg16"):
     plugins.provide("socsched.models", f"claims.{_name}", f"{__name__}:{_name}")
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,27 +33,18 @@ ATTEMPTS = 4
 class _Worker:
     process: Any
     pipe: Connection
-    jobs: deque[tuple[Any, float]] = field(default_factory=deque)
+    jobs: deque[Any] = field(default_factory=deque)
 
 
 class Pool:
     """`workers` processes that run `call(setup(*arguments), job)`; the job of a worker that died is given to another.
 
-    `timeout_s`: a worker that takes longer for a job is terminated, and the job is retried.  After `ATTEMPTS` the job
-    is passed to `give_up`, whose return value becomes its result.
+    After `ATTEMPTS` MachineError is raised.
     """
 
-    def __init__(
-        self,
-        setup: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        workers: int,
-        *,
-        timeout_s: float | None = None,
-        give_up: Callable[[Any, str], Any] | None = None,
-    ) -> None:
+    def __init__(self, setup: Callable[..., Any], arguments: tuple[Any, ...], workers: int) -> None:
         self.workers, self.restarts = workers, 0
-        self._setup, self._arguments, self._timeout, self._give_up = setup, arguments, timeout_s, give_up
+        self._setup, self._arguments = setup, arguments
         self._context = multiprocessing.get_context("spawn")
         self._team: list[_Worker] = []
         self._waiting: deque[Any] = deque()
@@ -119,7 +109,7 @@ class Pool:
             job = self._waiting.popleft()
             with suppress(OSError):  # the worker is gone; the job counts as assigned to it
                 worker.pipe.send(job)
-            worker.jobs.append((job, time.monotonic()))
+            worker.jobs.append(job)
 
     def finished(self, timeout_s: float) -> list[tuple[Any, Any]]:
         """Return (job, result) of finished jobs, waiting for one; an exception in a worker is raised here."""
@@ -128,8 +118,6 @@ class Pool:
         for worker in list(self._team):
             if worker.pipe in ready:
                 finished_jobs += self._heard(worker)
-            elif self._timeout and worker.jobs and time.monotonic() - worker.jobs[0][1] > self._timeout:
-                finished_jobs += self._lost(worker, f"took longer than {self._timeout:g} s")
         self._hand_out()
         return finished_jobs
 
@@ -137,36 +125,30 @@ class Pool:
         try:
             good, result = worker.pipe.recv()
         except (EOFError, OSError):
-            return self._lost(worker, "its worker died")
-        job, _ = worker.jobs.popleft()
-        if worker.jobs:
-            worker.jobs[0] = (worker.jobs[0][0], time.monotonic())
+            self._replace(worker)
+            return []
+        job = worker.jobs.popleft()
         if not good:
             raise result
         self._attempts.pop(job, None)
         return [(job, result)]
 
-    def _lost(self, worker: _Worker, why: str) -> list[tuple[Any, Any]]:
+    def _replace(self, worker: _Worker) -> None:
         """Replace a worker; its current job counts as tried, the one queued behind it does not."""
         worker.process.kill()
         worker.process.join()
         worker.pipe.close()
         self.restarts += 1
-        (first, _), *behind = worker.jobs
-        self._waiting.extendleft(job for job, _ in reversed(behind))
+        first, *behind = worker.jobs
+        self._waiting.extendleft(reversed(behind))
         self._team[self._team.index(worker)] = self._hire()
-        return self.again(first, why)
-
-    def again(self, job: Any, why: str) -> list[tuple[Any, Any]]:
-        """Queue a job again, unless it was tried too often: then return the result of `give_up`."""
-        self._attempts[job] = self._attempts.get(job, 0) + 1
-        if self._attempts[job] < ATTEMPTS:
-            self._waiting.append(job)
-            self._hand_out()
-            return []
-        if self._give_up is None:
-            raise MachineError(f"{job} failed {ATTEMPTS} times: {why}", "is there enough memory for this many workers?")
-        return [(job, self._give_up(job, why))]
+        self._attempts[first] = self._attempts.get(first, 0) + 1
+        if self._attempts[first] == ATTEMPTS:
+            raise MachineError(
+                f"{first} failed {ATTEMPTS} times: its worker died", "is there enough memory for this many workers?"
+            )
+        self._waiting.append(first)
+        self._hand_out()
 
 
 def _work(pipe: Connection, setup: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

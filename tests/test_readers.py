@@ -50,7 +50,6 @@ ALLOWED = {
     "socsched/runtime/frames_file.py": "writes",
     "socsched/study/inputs.py": "compares what it writes with what is there",
     "socsched/study/sweep.py": "plans that the sweep has just packed",
-    "socsched/study/measure.py": "arrays written just before",
     "socsched/study/work.py": "a plan of the sweep, expanded within bounds",
     "socsched/executor/callbacks.py": "messages of its own child",
     "socsched/executor/vendor_stages.py": "sources of the package",

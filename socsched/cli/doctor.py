@@ -96,7 +96,6 @@ OPTIONAL: dict[str, Tool] = {
         Tool("ONNX Runtime", "verify", extra("verify"), package="onnxruntime"),
         Tool("Parquet", "sweep, fleet", extra("sweep"), package="pyarrow"),
         Tool("Ray", "sweeps over several hosts", extra("cluster"), package="ray"),
-        Tool("tornado", "the RPC tracker that allocates boards", extra("tracker"), package="tornado"),
         Tool("MCAP", "recordings as input, results for Foxglove", extra("mcap"), package="mcap"),
         Tool("rosbags", "rates of topics in bags of ROS 1", extra("ros1"), package="rosbags"),
         Tool("ROS 2", "the node socsched-ros", extra("ros2"), package="ros-rclpy"),

@@ -44,13 +44,6 @@ class SweepRequest(Request):
     workers: int | None = _workers()
     address: str | None = _address()
     resume: bool = option("--resume", kind="flag", help="Resume from the output folder; finished rows are skipped.")
-    measure: str | None = option(
-        "--measure", metavar="HOST:PORT",
-        help="Then measure selected configurations on the boards of this RPC tracker.",
-    )  # fmt: skip
-    inputs: Path | None = option(
-        "--input", name="input_path", kind="path", help="With --measure: a scan or a folder of scans."
-    )
 
 
 @verb("sweep", SweepRequest, "Plan and simulate every configuration of a study.")
@@ -66,16 +59,11 @@ def sweep(output: Output, request: SweepRequest) -> int:
     from socsched.study import store
     from socsched.study.engines import engine
     from socsched.study.inputs import gather
-    from socsched.study.measure import measure_selected, tracker_address
     from socsched.study.sweep import answers, configurations
     from socsched.study.sweep import sweep as run
 
     store.require()
     study = load_study(request.study)
-    if request.measure:  # problems that would prevent measurement on boards after the sweep
-        tracker_address(request.measure)
-        if request.inputs is not None and not request.inputs.exists():
-            raise UsageError(f"{request.inputs}: does not exist", "give a scan or a folder of scans with --input")
     points = configurations(study)
     inputs = gather(study)
     target = request.folder or Path(study.name)
@@ -86,8 +74,6 @@ def sweep(output: Output, request: SweepRequest) -> int:
     if rows.damaged:
         output.warn(f"{rows.damaged} damaged lines found; their results are computed again")
     done = run(inputs, points, target, rows, team, None if output.quiet else output.note)
-    if request.measure:
-        done = measure_selected(done, request.measure, request.inputs, output.note)
     result = answers(study, done.rows)
     _write_sweep(done, result, request.engine)
     plans = len({row["plan"] for row in done.rows})

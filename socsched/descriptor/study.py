@@ -253,29 +253,6 @@ class Holds(Entry):
 
 
 @dataclass(frozen=True, slots=True)
-class Measure(Entry):
-    """Boards that measure configurations (`--measure`)."""
-
-    keys: Annotated[Mapping[Name, str], doc("tracker key by platform; default: the platform name")] = field(
-        default_factory=dict
-    )
-    priority: Annotated[int, doc("priority of requests, the highest is served first", ge=0, le=1000)] = 1
-    timeout_s: int = 120
-    repeat: Annotated[int, doc("measurements per stage", ge=1, le=10_000)] = 10
-    choose: Annotated[str, OneOf("best", "front", "all"), doc("number of configurations to measure")] = "front"
-
-    class File:
-        """The time limit has a unit."""
-
-        timeout: Annotated[Period, doc("time limit of a board for the stages of a configuration")] = 120 * 10**9
-
-    @classmethod
-    def of_file(cls, values: dict[str, Any]) -> Measure:
-        """Return the boards with their time limit in whole seconds."""
-        return cls(timeout_s=max(values.pop("timeout", 120 * 10**9) // 10**9, 1), **values)
-
-
-@dataclass(frozen=True, slots=True)
 class Thermal(Entry):
     """A module with its heat sink as one lumped mass.
 
@@ -360,7 +337,6 @@ class Study(Entry):
     prices: Annotated[
         Mapping[Name, Annotated[float, Field(gt=0)]], doc("price of a module by platform, in any currency")
     ] = field(default_factory=dict)
-    measure: Annotated[Measure, OR_NULL, doc("measurement of configurations on boards")] = Measure()
     fleet: Annotated[Fleet | None, doc("fleet of vehicles that differ")] = None
     file: str = ""
 

@@ -74,10 +74,6 @@ RESULTS = (
     Column("power_mw", "float", "mean simulated power"),
     Column("power_peak_mw", "float", "largest simulated power"),
     Column("energy_mj_per_round", "float", "simulated energy per longest period of a chain"),
-    Column("measured", "bool", "whether stages were measured on a board"),
-    Column("measured_stages", "int", "number of these stages"),
-    Column("measured_ns", "int", "sum of the medians of these stages"),
-    Column("measured_planned_ns", "int", "sum of the planned times of the same stages"),
 )
 
 

@@ -287,8 +287,6 @@ def _rows(study: Study, rows: Sequence[Row], varying: Sequence[str]) -> Markup:
     own = [name for name in varying if name not in ("platform", "mode")]
     names = ["platform", "mode", *own, *("holds", "verdict", "slack", "latency_ns", "planned_power_mw", "tdp_mw")]
     names += ["misses_per_million", "misses_high_per_million", "runs"]
-    if any(row["measured"] for row in rows):
-        names += ["measured_ns", "measured_planned_ns"]
     lines = [[row["config"], *(format_cell(name, row[name]) for name in names)] for row in best]
     numeric = [0, *(i for i, n in enumerate(names, 1) if n not in ("platform", "mode", "holds", "verdict", *own))]
     heads = ["config", *(name.removesuffix("_ns").removesuffix("_mw").replace("_", " ") for name in names)]

@@ -338,15 +338,3 @@ def _best(study: Study, holding: Sequence[Row]) -> dict[str, Row]:
         if known:
             best[name] = min(known, key=lambda row: (sign * row[column], rank(study, row)))
     return best
-
-
-def select_rows(study: Study, rows: Sequence[Row], which: str) -> list[Row]:
-    """Return the rows to be measured: the ``best`` ones, those on a ``front``, or ``all`` with a plan."""
-    best = answers(study, rows)
-    if which == "all":
-        return [row for row in rows if row["verdict"] != "error"]
-    configs = {row["config"] for row in best.best.values()}
-    configs |= {best.nearest["config"]} if best.nearest else set()
-    if which == "front":
-        configs |= {config for configs_ in best.fronts.values() for config in configs_}
-    return [row for row in rows if row["config"] in configs and row["verdict"] != "error"]

@@ -242,7 +242,7 @@ def _blank(study: Study, point: Point, job: Job) -> dict[str, Any]:
     named = ("config", "platform", "mode", "pipeline", "objective", "policy", "faults", "load", "seed")
     row |= {name: getattr(point, name) for name in named}
     row |= columns.values(study, dict(point.values))
-    return row | {"plan": job.key, "error": "", "rung": job.rung, "measured": False, **NOTHING_RUN}
+    return row | {"plan": job.key, "error": "", "rung": job.rung, **NOTHING_RUN}
 
 
 def _failed(opened: Opened, point: Point, job: Job, error: SocschedError) -> dict[str, Any]:

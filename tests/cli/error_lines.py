@@ -323,8 +323,6 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("sweep {root}/folder", "is a folder"),
         ("sweep nothing", "orin-modes"),
         ("sweep {root}/tiny.yaml --engine ray --address nonsense -o {root}/swept", "nonsense"),
-        ("sweep {root}/tiny.yaml --measure nonsense -o {root}/swept", "nonsense"),
-        ("sweep {root}/tiny.yaml --measure 127.0.0.1:1 --input {root}/missing -o {root}/swept", "missing"),
     ],
     "fleet": [
         ("fleet {root}/missing.yaml", "does not exist"),

@@ -11,11 +11,12 @@ from socsched.planning.plan import Plan, Task
 Described = Mapping[str, Mapping[str, Any]]
 
 
-def joined(plan: Plan, stages: Described) -> dict[str, dict[str, Any]]:
+def joined(plan: Plan, stages: Described, watched: bool = False) -> dict[str, dict[str, Any]]:
     """Return the stages of run.json, those that follow each other on a GPU as parts of one graph.
 
     A stage joins the one it follows where nothing else can come between: both are graphs as a whole on the same lanes,
-    it waits for that one alone, and all its data are of the graph, in the form that it takes.
+    it waits for that one alone, and all its data are of the graph, in the form that it takes.  The end of one that
+    nothing outside of the graph waits for is learnt later, from the GPU's clock, unless running jobs are `watched`.
     """
     frames: list[list[str]] = []
     ends: dict[str, list[str]] = {}
@@ -39,7 +40,9 @@ def joined(plan: Plan, stages: Described) -> dict[str, dict[str, Any]]:
         }
         for number, name in enumerate((first, *others)):
             read = name in readers or name in conversions or any(port["on_host"] for port in stages[name]["outputs"])
-            made[name] |= {"inner": not read} | ({"follows": first, "part": number} if number else {})
+            awaited = any(name in (*task.after, *task.reads) for task in plan.tasks if task.name not in others)
+            made[name] |= {"inner": not read, "shown": watched or read or awaited}
+            made[name] |= {"follows": first, "part": number} if number else {}
         made[first]["followers"] = [{"task": name, "stage": made[name]} for name in others]
     return made
 

@@ -77,8 +77,12 @@ def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         engine.policy: list(rules.order or declared_terms(engine.policy)) for plan in plans for engine in plan.engines
     }
     policies, faults = settings.policies, settings.faults
-    stages = joined(settings.plan, settings.stages)
-    limp_home = [joined(plan, one) for plan, one in zip(settings.limp_home, settings.limp_home_stages, strict=False)]
+    high = any(task.high_ns for plan in plans for task in plan.tasks)
+    watched = settings.shield or bool(settings.hang_ns or settings.limp_home or high) or faults != Faults()
+    stages = joined(settings.plan, settings.stages, watched)
+    limp_home = [
+        joined(plan, one, watched) for plan, one in zip(settings.limp_home, settings.limp_home_stages, strict=False)
+    ]
     needs = {task: set(needed) for task, needed in settings.needs.items()}
     for found in (stages, *limp_home):
         for task, how in found.items():

@@ -33,6 +33,7 @@ def test_a_chain_is_started_by_its_first_stage() -> None:
     made = joined(plan(task("a", "s"), task("b", "a"), task("c", "b"), sensors={"s": 10 * MS}), CHAIN)
     assert [(one["task"], one["stage"]["part"]) for one in made["a"]["followers"]] == [("b", 1), ("c", 2)]
     assert [made[name]["inner"] for name in "abc"] == [True, True, False]
+    assert [made[name]["shown"] for name in "abc"] == [False, False, True]
     assert made["b"]["follows"] == made["c"]["follows"] == "a" and "followers" not in made["b"]
 
 
@@ -43,6 +44,14 @@ def test_what_a_conversion_gives_is_kept_for_its_readers() -> None:
     stages = {"a": stage(("s", "fp32")), "a>b": stage(("a", "fp16")), "b": stage(("a", "fp32"), kind="engine")}
     made = joined(replace(plan(*tasks, sensors={"s": 10 * MS}), transitions=(move,)), stages)
     assert made["a>b"]["follows"] == "a" and not made["a>b"]["inner"]
+
+
+def test_the_end_of_a_stage_is_looked_for_where_something_waits_for_it() -> None:
+    tasks = task("a", "s"), task("b", "a"), task("c", "b")
+    waiting = plan(*tasks, task("d", "a"), sensors={"s": 10 * MS})
+    assert [joined(waiting, CHAIN)[name]["shown"] for name in "abc"] == [True, False, True]
+    watched = joined(plan(*tasks, sensors={"s": 10 * MS}), CHAIN, watched=True)
+    assert all(watched[name]["shown"] for name in "abc")
 
 
 @pytest.mark.parametrize(

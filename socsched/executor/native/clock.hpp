@@ -1,4 +1,4 @@
-// The monotonic clock, and sleeping until an instant of it.
+// The monotonic clock, and waiting for an instant of it.
 #pragma once
 
 #include <ctime>
@@ -21,6 +21,16 @@ inline timespec timespec_of(Ns time) {
 inline void sleep_until(Ns time) {
   const timespec at = timespec_of(time);
   clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
+}
+
+// A short wait that leaves the processor's resources to its other threads.  Hypervisors deschedule a guest that executes
+// many `pause` in a row, so none is used.
+inline void relax() {
+#if defined(__aarch64__)
+  __asm__ volatile("isb");
+#else
+  for (int n = 0; n < 16; n++) __asm__ volatile("nop");
+#endif
 }
 
 }  // namespace socsched

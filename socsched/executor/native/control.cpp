@@ -184,13 +184,14 @@ void Control::watch(Job* job, Ns now) {
   const Task& task = *job->task;
   const Ns lasted = job->executed(begun, now);
   if (!job->suspended && lasted > hang_limit(task)) return hung(job, now, lasted);
-  if (lasted > task.wcet && !job->seen_overrun) {
+  const Ns unseen = wirings_[static_cast<size_t>(job->version)]->unseen[static_cast<size_t>(task.number)];
+  if (lasted > task.wcet + unseen && !job->seen_overrun) {
     job->seen_overrun = true;
     int64_t& count = overruns_[static_cast<size_t>(task.provider)];
     if (count++ == 0) ring_->counter(OVERRUNS, task.provider, 0, 0.0);
     ring_->counter(OVERRUNS, task.provider, now, static_cast<double>(count));
   }
-  if (now > job->deadline && !job->seen_late) {
+  if (now > job->deadline + unseen && !job->seen_late) {
     job->seen_late = true;
     ring_->instant({now, Kind::late, task.provider, job->frame, Text::still_running});
   }

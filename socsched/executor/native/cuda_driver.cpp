@@ -58,7 +58,9 @@ Device::Device(int number) : under_way_("gpu" + std::to_string(number)), number_
   SOCSCHED_FIND(cuGraphLaunch);
   SOCSCHED_FIND(cuEventCreate);
   SOCSCHED_FIND(cuEventRecord);
+  SOCSCHED_FIND(cuEventRecordWithFlags);
   SOCSCHED_FIND(cuEventQuery);
+  SOCSCHED_FIND(cuEventElapsedTime);
   SOCSCHED_FIND(cuLaunchKernel);
   int device = 0, major = 0, minor = 0;
   check(driver_.cuInit(0), "starting the driver");

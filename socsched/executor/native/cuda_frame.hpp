@@ -12,13 +12,57 @@
 
 namespace socsched::cuda {
 
-// What stages see of a frame: by part, its outputs, and a byte in locked memory that the graph sets when they are there.
+// Waits for work on a device that takes about as long each time.
+//
+// Sleeps until shortly before it ends, and then looks all the time for as long as a sleep costs, which is a timer and two
+// switches.  To wait for an interrupt of the driver costs more: it wakes a thread of the driver's, which wakes this one.
+class Patience {
+ public:
+  // Wait for work that began at `since` until `look` returns something else than NOT_READY, and return that.
+  template <class Look>
+  int wait(Ns since, Look look) {
+    int status = look();
+    if (status != NOT_READY) return status;
+    if (const Ns until = since + asleep_; monotonic_ns() + LOOKING < until) {
+      sleep_until(until);
+      if ((status = look()) != NOT_READY) {
+        asleep_ -= SPARE / 2;  // nobody knows by how much it was too long
+        return status;
+      }
+    }
+    const Ns woken = monotonic_ns();
+    Ns now = woken;
+    for (; status == NOT_READY && now - woken < LOOKING; now = monotonic_ns()) {
+      relax();
+      status = look();
+    }
+    for (; status == NOT_READY; now = monotonic_ns()) {
+      sleep_until(now + std::max(NAP, (now - since) / 16));
+      status = look();
+    }
+    asleep_ += (now - since - asleep_ - SPARE) / 8;
+    return status;
+  }
+
+  static constexpr Ns NAP = 20'000;  // between looks at work that is long in ending
+
+ private:
+  static constexpr Ns LOOKING = 20'000, SPARE = 4'000;
+
+  Ns asleep_ = 0;
+};
+
+// What stages see of a frame: by part, its outputs, and when it ended.  A part whose outputs nobody else reads is seen to
+// have ended together with the next one that somebody waits for; the device's clock tells how long before.
 struct Frame {
   const Device* device = nullptr;
   Stream* stream = nullptr;
   std::vector<std::vector<Tensor>> ports;
-  std::atomic<uint8_t>* ended = nullptr;
-  static constexpr Ns LONG = 5'000'000;
+  std::atomic<uint8_t>* ended = nullptr;  // in locked memory, set by the graph for parts that are waited for
+  std::vector<size_t> shown_by;           // by part: the first one from it on that is waited for
+  std::vector<Event*> marks;              // by part: its end on the device's clock
+  std::vector<Ns> ends;                   // by part: on the monotonic clock, 0 until it is seen
+  Ns begun = 0;
 
   // The state of a part since a time, as the driver states that of an event; the driver is asked where it takes long.
   int state(size_t part, Ns since) const {
@@ -27,35 +71,24 @@ struct Frame {
     const int status = device->driver().cuStreamQuery(stream);
     return status || ended[part].load(std::memory_order_acquire) ? status : NOT_READY;
   }
-};
 
-// Waits for work on a device that takes about as long each time.
-//
-// Sleeps until it is about to end, then in naps.  To wait for an interrupt of the driver costs more: it wakes a thread of
-// the driver's, which wakes this one.  The sleep is shortened at once when it was too long, and lengthened slowly, since
-// waking takes a varying time.
-class Patience {
- public:
-  // Wait for work that began at `since` until `look` returns something else than NOT_READY, and return that.
-  template <class Look>
-  int wait(Ns since, Look look) {
-    if (const int found = look(); found != NOT_READY) return found;
-    if (const Ns until = since + asleep_; monotonic_ns() < until) sleep_until(until);
-    size_t naps = 0;
-    int status;
-    while ((status = look()) == NOT_READY) {
-      const Ns now = monotonic_ns();
-      sleep_until(now + std::max(NAP, (now - since) / 16));
-      naps++;
+  // Wait for the end of a part; return the driver's status.
+  int wait(size_t part, Ns since, Patience& patience) {
+    if (ends[part]) return 0;
+    const size_t shown = shown_by[part];
+    if (const int status = patience.wait(since, [&] { return state(shown, since); })) return status;
+    const Ns now = monotonic_ns();
+    for (size_t i = part; i <= shown; i++) {
+      float before = 0;  // ms
+      if (i < shown)
+        if (const int status = device->driver().cuEventElapsedTime(&before, marks[i], marks[shown])) return status;
+      ends[i] = std::max(now - static_cast<Ns>(before * 1e6f), i ? ends[i - 1] : begun);
     }
-    asleep_ = naps ? asleep_ + (monotonic_ns() - since - asleep_) / 16 : std::max(asleep_ - NAP / 32, Ns{0});
-    return status;
+    return 0;
   }
 
-  static constexpr Ns NAP = 20'000;  // between looks at work that is about to end
-
  private:
-  Ns asleep_ = 0;
+  static constexpr Ns LONG = 5'000'000;
 };
 
 }  // namespace socsched::cuda

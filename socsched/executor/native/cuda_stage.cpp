@@ -54,7 +54,7 @@ class CudaStage : public DataStage {
       if (!queue_input(job, i)) return Progress::failed;
     output_ = job.output;
     started_ = ended_ = 0;
-    since_ = monotonic_ns();
+    since_ = slot_->frame.begun = monotonic_ns();
     device_->begin(place_.task.criticality);
     while (started_ < std::min(settings().queued, slot_->graphs.size()))
       if (!start_piece()) return ended(Progress::failed);
@@ -62,7 +62,7 @@ class CudaStage : public DataStage {
   }
 
   Progress poll() override {
-    if (!holds(patience_[ended_].wait(since_, [this] { return look(); }), "running the kernels")) return ended(Progress::failed);
+    if (!holds(look(), "running the kernels")) return ended(Progress::failed);
     since_ = monotonic_ns();
     ended_++;
     if (started_ < slot_->graphs.size()) {
@@ -74,6 +74,8 @@ class CudaStage : public DataStage {
     set_rows(settings(), *output_, rows_);
     return ended(Progress::done);
   }
+
+  Busy busy() const override { return parts_.size() > 1 ? Busy{slot_->frame.begun, slot_->frame.ends[0]} : Busy{}; }
 
   std::string notice() const override { return notice_; }
 
@@ -163,12 +165,13 @@ class CudaStage : public DataStage {
 
   // Clear the marks of a frame, once the one before in this memory has ended: stages that follow may have been dropped.
   bool begin_frame(Data& data) {
-    const cuda::Frame& frame = slot_->frame;
+    cuda::Frame& frame = slot_->frame;
     const size_t last = parts_.size() - 1;
     cuda::Patience patience;
     const Ns now = monotonic_ns();
     if (slot_->begun && !holds(patience.wait(now, [&] { return frame.state(last, now); }), "running the kernels")) return false;
     for (size_t part = 0; part <= last; part++) frame.ended[part].store(0, std::memory_order_relaxed);
+    std::fill(frame.ends.begin(), frame.ends.end(), 0);
     data.frame = &frame;
     return slot_->begun = true;
   }
@@ -215,10 +218,11 @@ class CudaStage : public DataStage {
     return events_.size() == 1 || holds(driver().cuEventRecord(mark, stream_), "marking an event");
   }
 
-  // The state of the oldest piece; of a frame's first part, or of the stream, if it is the only one.
-  int look() const {
-    if (parts_.size() > 1) return slot_->frame.state(0, since_);
-    return events_.size() == 1 ? driver().cuStreamQuery(stream_) : driver().cuEventQuery(events_[ended_]);
+  // Wait for the oldest piece; for a frame's first part, or the stream, if it is the only one.
+  int look() {
+    cuda::Patience& patience = patience_[ended_];
+    if (parts_.size() > 1) return slot_->frame.wait(0, since_, patience);
+    return patience.wait(since_, [this] { return events_.size() == 1 ? driver().cuStreamQuery(stream_) : driver().cuEventQuery(events_[ended_]); });
   }
 
   // The device's side of a slot, made when it is first seen: before the run, except for slots added during it.
@@ -227,16 +231,28 @@ class CudaStage : public DataStage {
       if (slot->data == &data) return *slot;
     Slot& slot = *slots_.emplace_back(std::make_unique<Slot>());
     slot.data = &data;
-    slot.frame = {device_, stream_, {}, nullptr};
+    slot.frame.device = device_;
+    slot.frame.stream = stream_;
     slot.copies.resize(parts_.size());
     for (size_t number = 0; number < parts_.size(); number++) make_outputs(slot, data, number);
     if (parts_.size() > 1) {
       slot.frame.ended = static_cast<std::atomic<uint8_t>*>(locked(room_of(slot, PAGE), PAGE));
       device_->check(driver().cuMemHostGetDevicePointer_v2(&slot.ended, slot.frame.ended, 0), "mapping memory");
+      slot.frame.ends.resize(parts_.size());
+      for (size_t part = 0; part < parts_.size(); part++) {
+        device_->check(driver().cuEventCreate(&slot.frame.marks.emplace_back(), 0), "making an event");
+        slot.frame.shown_by.push_back(shown_by(part));
+      }
     }
     const size_t kernels = program().kernels();
     for (size_t first = 0; first == 0 || first < kernels; first += piece_) slot.graphs.push_back(record(slot, first, std::min(first + piece_, kernels)));
     return slot;
+  }
+
+  // The part whose end is waited for in order to learn that of another one.
+  size_t shown_by(size_t part) const {
+    while (part + 1 < parts_.size() && !parts_[part].settings->shown) part++;
+    return part;
   }
 
   // Whole pages of a slot.
@@ -298,7 +314,9 @@ class CudaStage : public DataStage {
     if (last < program.kernels()) return;
     for (const Copy& copy : slot.copies[number])
       device_->check(driver().cuMemcpyDtoHAsync_v2(copy.to, slot.results[number] + copy.first, copy.bytes, stream_), "copying outputs");
-    if (parts_.size() > 1) device_->check(driver().cuMemsetD8Async(slot.ended + number, 1, 1, stream_), "marking a part");
+    if (parts_.size() == 1) return;
+    device_->check(driver().cuEventRecordWithFlags(slot.frame.marks[number], stream_, cuda::EXTERNAL), "marking a part");
+    if (shown_by(number) == number) device_->check(driver().cuMemsetD8Async(slot.ended + number, 1, 1, stream_), "marking a part");
   }
 
   const cuda::Device* device_ = nullptr;
@@ -330,7 +348,7 @@ class FollowingStage : public DataStage {
 
   Progress launch(const Job& job) override {
     const Data* const lead = job.given.data[leader_];
-    frame_ = lead ? static_cast<const cuda::Frame*>(lead->frame) : nullptr;
+    frame_ = lead ? static_cast<cuda::Frame*>(lead->frame) : nullptr;
     if (!frame_) return fail("its frame was not started by " + place_.settings.follows);
     output_ = job.output;
     output_->ports = frame_->ports[place_.settings.part];  // of equal number, so that nothing is allocated
@@ -340,16 +358,18 @@ class FollowingStage : public DataStage {
   }
 
   Progress poll() override {
-    const int status = patience_.wait(since_, [this] { return frame_->state(place_.settings.part, since_); });
+    const int status = frame_->wait(place_.settings.part, since_, patience_);
     frame_->device->end(place_.task.criticality);
     if (status) return fail(frame_->device->error(status, "running the kernels"));
     set_rows(place_.settings, *output_, -1);
     return Progress::done;
   }
 
+  Busy busy() const override { return {frame_->ends[place_.settings.part - 1], frame_->ends[place_.settings.part]}; }
+
  private:
   int leader_;
-  const cuda::Frame* frame_ = nullptr;
+  cuda::Frame* frame_ = nullptr;
   cuda::Patience patience_;
   Data* output_ = nullptr;
   Ns since_ = 0;

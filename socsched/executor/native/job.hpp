@@ -20,7 +20,7 @@ struct Data {
   int users = 0;
   std::vector<Data*>* home = nullptr;  // where it returns to when it has no users; null: it is never reused
   Data* holds = nullptr;               // whose memory its tensors lie in, until it has no users
-  const void* frame = nullptr;         // of a stage that starts others with it: their tensors (cuda_frame.hpp)
+  void* frame = nullptr;               // of a stage that starts others with it: their tensors (cuda_frame.hpp)
 };
 
 struct Origin {

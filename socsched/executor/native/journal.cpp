@@ -1,7 +1,6 @@
 #include "journal.hpp"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <unistd.h>
@@ -89,9 +88,11 @@ void Journal::add(Record kind, const std::vector<int64_t>& words) {
       std::string& steps = counters_[prefixes[words[0]] + names.text(static_cast<int>(words[1]))];
       double value;
       std::memcpy(&value, &words[3], sizeof value);
-      char text[64];
-      std::snprintf(text, sizeof text, "[%lld,%.1f]", static_cast<long long>(words[2]), value);
-      steps += (steps.empty() ? "" : ",") + std::string(text);
+      steps += steps.empty() ? "[" : ",[";
+      add_number(steps, words[2]);
+      steps += ",";
+      add_number(steps, static_cast<int64_t>(value));  // a count or nanoseconds
+      steps += ".0]";
       break;
     }
   }

@@ -13,16 +13,6 @@
 
 namespace socsched {
 
-// A short wait that leaves the processor's resources to its other threads.  Hypervisors deschedule a guest that executes
-// many `pause` in a row, so none is used.
-inline void relax() {
-#if defined(__aarch64__)
-  __asm__ volatile("isb");
-#else
-  for (int n = 0; n < 16; n++) __asm__ volatile("nop");
-#endif
-}
-
 // One owner takes jobs; any thread may put one if the last one was taken.
 class Mailbox {
  public:

@@ -107,7 +107,7 @@ class RealRun : public Workers {
   void journal_loop();
   void post(size_t count, const Posting* postings, const Worker* own, bool quietly);
   size_t collect(Posting* postings);                  // take the jobs submitted under the guard
-  void expect_followers(const Job& job, bool quietly);
+  void expect_followers(const Task& task, int version, Ns from, bool quietly);
   void wind_down();
   Ns now() const { return monotonic_ns() - origin_; }
 

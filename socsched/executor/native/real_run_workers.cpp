@@ -71,7 +71,7 @@ void RealRun::execute(Worker& worker, Job* job) {
   const int64_t frame = job->frame;
   const bool recorded = recorded_[static_cast<size_t>(worker.version)][static_cast<size_t>(task.number)] >= 0;
   Data* noted = nullptr;
-  const Ns start = now();
+  Ns start = now();
   __atomic_store_n(&job->begun, start, __ATOMIC_RELEASE);
   std::string error;
   Progress progress = Progress::failed;
@@ -88,7 +88,11 @@ void RealRun::execute(Worker& worker, Job* job) {
     error = raised.what();
     progress = Progress::failed;
   }
-  const Ns end = now();
+  Ns end = now();
+  if (const Stage::Busy busy = progress == Progress::done ? worker.stage(task).busy() : Stage::Busy{}; busy.until) {
+    start = busy.from - origin_;
+    end = busy.until - origin_;
+  }
   if (progress == Progress::done && !job->abandoned && !job->is_void) show(worker.stage(task), *job, error, progress);
   Posting postings[MOST_POSTINGS];
   size_t count;
@@ -201,16 +205,18 @@ void RealRun::submit(Job* job) {
   submissions_[submission_count_++] = job;
 }
 
-// Wake the workers of a job's successors shortly before it will have ended.
-void RealRun::expect_followers(const Job& job, bool quietly) {
-  const Ns shortest = shortest_[static_cast<size_t>(job.task->provider)].load(std::memory_order_relaxed);
+// Wake the workers of a job's successors shortly before it will have ended; it begins at `from`.
+void RealRun::expect_followers(const Task& task, int version, Ns from, bool quietly) {
+  const Ns shortest = shortest_[static_cast<size_t>(task.provider)].load(std::memory_order_relaxed);
   if (!shortest) return;
-  const Wiring& wiring = control_.wiring(job.version);
-  for (const int number : wiring.followers[static_cast<size_t>(job.task->provider)]) {
-    Worker& worker = *worker_of_[static_cast<size_t>(job.version)][static_cast<size_t>(number)][0];
-    if (worker.seats == job.task->seats || worker.processors.empty() || !lanes_free(worker)) continue;
-    const Ns at = monotonic_ns() + shortest;
-    worker.mailbox.expect(at - LEAD, at + awake_, quietly);
+  const Wiring& wiring = control_.wiring(version);
+  const Ns at = from + shortest;
+  for (const int number : wiring.followers[static_cast<size_t>(task.provider)]) {
+    Worker& worker = *worker_of_[static_cast<size_t>(version)][static_cast<size_t>(number)][0];
+    if (leaders_[static_cast<size_t>(version)][static_cast<size_t>(number)] >= 0)
+      expect_followers(wiring.plan.tasks[static_cast<size_t>(number)], version, at, quietly);
+    else if (worker.seats != task.seats && !worker.processors.empty() && lanes_free(worker))
+      worker.mailbox.expect(at - LEAD, at + awake_, quietly);
   }
 }
 
@@ -230,7 +236,7 @@ void RealRun::post(size_t count, const Posting* postings, const Worker* own, boo
     for (size_t i = 0; i < count; i++) {
       const Posting& posting = postings[i];
       if ((posting.worker == own) != mine) continue;
-      if (awake_ > 0) expect_followers(*posting.job, quietly);
+      if (awake_ > 0) expect_followers(*posting.job->task, posting.job->version, monotonic_ns(), quietly);
       posting.worker->mailbox.put(posting.job);  // from here on another thread may end it
     }
 }

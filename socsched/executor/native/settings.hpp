@@ -48,6 +48,7 @@ struct StageSettings {
   size_t piece = 0, queued = 2;    // of a cuda stage: kernels of a graph, 0 for all, and graphs queued at once
   size_t groups = 0;               // of a cuda stage: those of SMs that its GPU is divided into, of which it has its lanes; 0: none
   bool inner = false;              // of a cuda stage: whether only stages of its frame read its outputs
+  bool shown = true;               // of one that follows or is followed: whether its end is looked for as it comes
   std::string follows;             // of a cuda stage: the stage that starts its kernels, within its own graph; else empty
   size_t part = 0;                 // of one that follows: its number among them, from 1
   std::vector<std::pair<std::string, StageSettings>> followers;  // of a cuda stage: those that it starts, in their order

@@ -70,6 +70,7 @@ void read_cuda(const JsonField& from, const std::string& path, StageSettings& st
   if (from.has("device")) stage.device = static_cast<int>(from["device"].integer(0, 63));
   if (from.has("groups")) stage.groups = static_cast<size_t>(from["groups"].integer(0, 1024));
   if (from.has("inner")) stage.inner = from["inner"].boolean();
+  if (from.has("shown")) stage.shown = from["shown"].boolean();
   if (from.has("follows")) {
     stage.follows = from["follows"].text(LONGEST);
     stage.part = static_cast<size_t>(from["part"].integer(1, MOST_PARTS));

@@ -25,6 +25,12 @@ class Stage {
   // The progress of the job launched last; called until it is no longer `running`.
   virtual Progress poll() { return Progress::done; }
 
+  // When the device was busy with the job that ended last, on the monotonic clock, where its own tells; else 0.
+  struct Busy {
+    Ns from = 0, until = 0;
+  };
+  virtual Busy busy() const { return {}; }
+
   // Show the outputs of a job that is done to whoever wants to see them.
   virtual void show(const Job&) {}
 

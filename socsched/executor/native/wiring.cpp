@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <map>
 #include <set>
 
 #include "failure.hpp"
@@ -186,6 +187,25 @@ std::vector<std::vector<int>> places_of(const Task& task, const Plan& plan, cons
   return places;
 }
 
+// By task: the planned times of the stages of its graph that follow until one whose end is looked for.
+std::vector<Ns> unseen_times(const Plan& plan, const Settings& settings, int version) {
+  std::vector<Ns> unseen(plan.tasks.size());
+  std::map<std::string, const Task*> named;
+  for (const Task& task : plan.tasks) named[task.name] = &task;
+  for (const Task& task : plan.tasks) {
+    const StageSettings& first = settings.stage(version, task.name);
+    Ns later = 0;
+    for (size_t i = first.followers.size(); i-- > 0;) {
+      const auto& [name, how] = first.followers[i];
+      const Task* const follower = named.at(name);
+      unseen[static_cast<size_t>(follower->number)] = later = how.shown ? 0 : later;
+      later += follower->wcet;
+    }
+    if (!first.shown) unseen[static_cast<size_t>(task.number)] = later;
+  }
+  return unseen;
+}
+
 }  // namespace
 
 Wiring::Wiring(const Plan& plan, const Settings& settings, const Names& names, int version)
@@ -222,6 +242,7 @@ Wiring::Wiring(const Plan& plan, const Settings& settings, const Names& names, i
   }
   for (const std::set<int>& one : needed) needs.emplace_back(one.begin(), one.end());
   carry = carried(plan, needs, names.count());
+  unseen = unseen_times(plan, settings, version);
 }
 
 }  // namespace socsched

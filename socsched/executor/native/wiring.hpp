@@ -36,6 +36,7 @@ struct Wiring {
   std::vector<char> preempts;                  // by engine: whether more urgent jobs preempt running ones
   std::vector<std::string> completes;          // by engine: why jobs run to completion against the plan, else empty
   std::vector<std::vector<std::vector<int>>> places;  // by task: the sets of lanes on which its jobs may run, its own first
+  std::vector<Ns> unseen;                      // by task: the planned times of those that follow until its end is looked for
   int64_t disorder = 0;                        // frames by which a stage may deliver out of order
   std::vector<int> levels;                     // by task: how many jobs its lanes can hold, one suspended by the other
   int64_t apart;                               // frames by which one input of a join may be ahead of another

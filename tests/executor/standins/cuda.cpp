@@ -4,6 +4,7 @@
 // of a shared object with a function `int launch_KERNEL(int x, int y, int z, int width, int height, void** operands)` for
 // each kernel, and lines "KERNEL OPERANDS" with their numbers.  Where CUDA's header is installed the compiler compares prototypes.
 #include <algorithm>
+#include <chrono>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
@@ -20,6 +21,7 @@
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
+#undef cuEventElapsedTime  // CUDA 13 gives it another name; drivers have both
 #else
 #define CUDAAPI
 typedef int CUresult, CUdevice, CUdevice_attribute, CUfunction_attribute, CUstreamCaptureMode;
@@ -410,14 +412,29 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec graph, CUstream stream) {
   });
 }
 
+// An event is the time at which it was recorded last.
 CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned flags) {
-  *event = reinterpret_cast<CUevent>(new int(0));
-  return done(flags == 2 ? 0 : WRONG);  // no times
+  *event = reinterpret_cast<CUevent>(new std::chrono::steady_clock::time_point);
+  return done(flags & ~2u ? WRONG : 0);
 }
 
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) { return done(event && stream ? failure : WRONG); }
 
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  if (flags != 1 || !stream || !at(stream)->captures) return done(WRONG);
+  return submit(stream, [=] {
+    *reinterpret_cast<std::chrono::steady_clock::time_point*>(event) = std::chrono::steady_clock::now();
+    return 0;
+  });
+}
+
 CUresult CUDAAPI cuEventQuery(CUevent) { return done(failure); }
+
+CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent from, CUevent to) {
+  const auto time = [](CUevent event) { return *reinterpret_cast<std::chrono::steady_clock::time_point*>(event); };
+  *ms = std::chrono::duration<float, std::milli>(time(to) - time(from)).count();
+  return done(failure);
+}
 
 CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned x, unsigned y, unsigned z, unsigned width, unsigned height, unsigned depth,
                                 unsigned shared, CUstream stream, void** parameters, void** extra) {

@@ -86,7 +86,6 @@ CASES = [
     ]),
     ('"1"', "1", ["1:17: schema_version: expected one of '1', got 1"]),
     ('"1"', '"2"', ["1:17: schema_version: expected one of '1', got '2'"]),
-    ("name: small", "name: 5", ["2:7: name: expected text (in quotes if it looks like a number), got 5"]),
     ("name: small", "name: a b", [
         "2:7: name: expected a name of letters, digits, '_', '-', '.', starting with a letter or digit, got 'a b'",
     ]),
@@ -96,52 +95,14 @@ CASES = [
         "13:13: stages.detect.after[0]: unknown sensor or stage 'lidar'; did you mean 'li dar'?",
         "29:12: chains.command.path[0]: unknown sensor or stage 'lidar'; did you mean 'li dar'?",
     ]),
-    ("    reads: [camera]", "    reads: camera", ["18:12: stages.track.reads: expected a list, got 'camera'"]),
-    ("[fp32, fp16]", "[fp32, fp61]", [
-        "14:24: stages.detect.precisions[1]: "
-        "expected one of 'fp32', 'fp16', 'int8', 'w8a16', 'fp8' or 'fp4', got 'fp61'",
-    ]),
-    ("[fp32, fp16]", "[]", [
-        "14:17: stages.detect.precisions: expected a list or mapping, length at least 1, got a list",
-    ]),
-    ("[fp32, fp16]", "[fp32, fp32]", ["14:24: stages.detect.precisions[1]: 'fp32' is listed twice"]),
-    ("    title: steer\n", "    title: steer\n    queue: 0\n", [
-        "23:12: stages.control.queue: expected a number not below 1, got 0",
-    ]),
     ("    title: steer\n", "    title: steer\n    queue: yes\n", [
         "23:12: stages.control.queue: expected a whole number, got 'yes'",
-    ]),
-    ("    title: steer\n", "    title: steer\n    share: 1.5\n", [
-        "23:12: stages.control.share: expected a whole number, got 1.5",
-    ]),
-    ("    title: steer\n", "    title:\n", [
-        "22:11: stages.control.title: expected text (in quotes if it looks like a number), got nothing",
-    ]),
-    ("    title: steer\n", "    title: steer\n    criticality: very\n", [
-        "23:18: stages.control.criticality: expected one of 'hard', 'firm' or 'soft', got 'very'",
     ]),
     ("    title: steer\n", "    title: steer\n    params: 3\n", [
         "23:13: stages.control.params: expected a mapping, got 3",
     ]),
     ("  track:\n", "  track: 5\n  other:\n", ["15:10: stages.track: expected a mapping, got 5"]),
     # quantities
-    ("period: 100 ms}", "period: 100}", [
-        "7:32: sensors.lidar.period: expected a duration such as '10 ms': the unit is missing in '100'",
-    ]),
-    ("period: 100 ms}", "period: 100 W}", [
-        "7:32: sensors.lidar.period: expected a duration such as '10 ms':"
-        " unit 'W' is not one of ns, us, µs, ms, s, min, h in '100 W'",
-    ]),
-    ("period: 100 ms}", "period: ten ms}", [
-        "7:32: sensors.lidar.period: expected a duration such as '10 ms', got 'ten ms'",
-    ]),
-    ("period: 100 ms}", "period: 0 ms}", ["7:32: sensors.lidar.period: expected a positive duration, got '0 ms'"]),
-    ("period: 100 ms}", "period: 0.1 ns}", ["7:32: sensors.lidar.period: expected at least 1 ns, got '0.1 ns'"]),
-    ("period: 100 ms}", "period: -5 ms}", ["7:32: sensors.lidar.period: expected a positive duration, got '-5 ms'"]),
-    ("period: 100 ms}", "period: 1e99 s}", [
-        "7:32: sensors.lidar.period: expected a duration such as '10 ms', got '1e99 s', which is too large",
-    ]),
-    ("period: 100 ms}", "period: [100 ms]}", ["7:32: sensors.lidar.period: expected a duration such as '10 ms'"]),
     ("period: 100 ms}", "period: 100 ms, jitter: -1 ms}", [
         "7:48: sensors.lidar.jitter: expected a non-negative duration, got '-1 ms'",
     ]),
@@ -150,9 +111,6 @@ CASES = [
         " unit 'MB/s' is not one of B, kB, MB, GB, TB, KiB, MiB, GiB in '3 MB/s'",
     ]),
     # figures
-    ("source: bench", "source: bnech", [
-        "20:106: stages.track.costs[0].time.source: unknown source 'bnech'; did you mean 'bench'?",
-    ]),
     (", source: bench}", "}", [
         "20:68: stages.track.costs[0].time: a measured figure needs source, a key of sources",
     ]),
@@ -162,34 +120,13 @@ CASES = [
     ("kind: assumed, note: a guess", "kind: derived", [
         "26:68: stages.control.costs[0].time: a derived figure needs note, its formula",
     ]),
-    ("kind: assumed", "kind: guessed", [
-        "26:88: stages.control.costs[0].time.kind: expected one of 'measured', 'published', 'fitted', 'vendor model',"
-        " 'derived' or 'assumed', got 'guessed'",
-    ]),
-    ("note: a guess}", "note: a guess, error: -1}", [
-        "26:119: stages.control.costs[0].time.error: expected a number not below 0, got -1",
-    ]),
     ("note: a guess}", "note: one, two}", [
         "26:108: stages.control.costs[0].time.two: unknown field; expected one of error, kind, note, range, source, value",  # noqa: E501
     ]),
     ("note: a guess}", "note: one, two three}", [
         "26:108: stages.control.costs[0].time.two three: unknown field; text with a comma needs quotes",
     ]),
-    ("source: bench}}", "source: bench}, scale: 0}", [
-        "20:121: stages.track.costs[0].scale: expected a number above 0, got 0",
-    ]),
     # triggers and references
-    ("    after: [detect]\n", "", [
-        "15:3: stages.track: expected a trigger: after (sensors or stages) or period (a timer)",
-        "28:27: chains.command.path[2]: 'track' neither waits for nor reads 'detect'; its inputs are camera",
-    ]),
-    ("    period: 20 ms\n", "    period: 20 ms\n    after: [track]\n", [
-        "23:5: stages.control.period: expected one trigger, after or period; got both",
-    ]),
-    ("    after: [detect]\n", "    after: []\n", [
-        "15:3: stages.track: expected a trigger: after (sensors or stages) or period (a timer)",
-        "29:27: chains.command.path[2]: 'track' neither waits for nor reads 'detect'; its inputs are camera",
-    ]),
     ("after: [detect]", "after: [detcet]", [
         "17:13: stages.track.after[0]: unknown sensor or stage 'detcet'; did you mean 'detect'?",
         "29:27: chains.command.path[2]: 'track' neither waits for nor reads 'detect'; its inputs are detcet, camera",
@@ -197,16 +134,6 @@ CASES = [
     ("reads: [camera]", "reads: [zzz]", [
         "18:13: stages.track.reads[0]: unknown sensor or stage 'zzz'; expected one of camera, control, detect,"
         " lidar, track",
-    ]),
-    ("reads: [camera]", "reads: [camera, camera]", ["18:21: stages.track.reads[1]: 'camera' is listed twice"]),
-    ("after: [detect]", "after: [detect, camera]", [
-        "17:21: stages.track.after[1]: expected the period of 'detect' (100 ms), got 33 ms; sample the other rate"
-        " with reads",
-    ]),
-    ("after: [lidar]", "after: [track]", [
-        "13:12: stages.detect.after: cycle: detect waits for track waits for detect; read the latest output with reads"
-        " instead",
-        "29:19: chains.command.path[1]: 'detect' neither waits for nor reads 'lidar'; its inputs are track",
     ]),
     ("after: [lidar]", "after: [lidar, detect]", [
         "13:12: stages.detect.after: cycle: detect waits for detect; read the latest output with reads instead",
@@ -216,32 +143,7 @@ CASES = [
         "18:13: stages.track.reads[0]: unknown sensor or stage 'camera'; expected one of control, detect, lidar, track",
         "29:27: chains.command.path[2]: expected a stage, got the sensor 'track'; a sensor can only start a chain",
     ]),
-    ("    model: pointpillars.backbone\n", "", [
-        "10:3: stages.detect: expected model, onnx or costs: a stage without network needs known execution times",
-    ]),
-    ("    title: find objects\n", "    title: find objects\n    offset: 1 ms\n", [
-        "12:5: stages.detect.offset: offset belongs to a timer; expected it only together with period",
-    ]),
     # chains
-    ("path: [lidar, detect, track, control]", "path: [detect, track, control]", [
-        "29:12: chains.command.path[0]: expected a sensor or a stage with a period, got 'detect', which is triggered",
-    ]),
-    ("path: [lidar, detect, track, control]", "path: [lidar, track, control]", [
-        "29:19: chains.command.path[1]: 'track' neither waits for nor reads 'lidar'; its inputs are detect, camera",
-    ]),
-    ("path: [lidar, detect, track, control]", "path: [lidar]", [
-        "29:12: chains.command.path[0]: expected a stage at the end, got the sensor 'lidar'",
-    ]),
-    ("path: [lidar, detect, track, control]", "path: []", [
-        "29:11: chains.command.path: expected a list or mapping, length at least 1, got a list",
-    ]),
-    ("path: [lidar, detect, track, control]", "path: [lidar, detect, trakc]", [
-        "29:27: chains.command.path[2]: unknown sensor or stage 'trakc'; did you mean 'track'?",
-    ]),
-    ("    deadline: 200 ms\n", "", [
-        "28:3: chains.command.deadline: required field is missing; expected longest time from the release at the start"
-        " of the path to its end",
-    ]),
     ("    deadline: 200 ms\n", "    deadline: 200 ms\n    source: missing\n", [
         "31:13: chains.command.source: unknown source 'missing'; expected one of bench",
     ]),

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import int8_reference as reference
 import numpy as np
+import pytest
+from hypothesis import strategies as st
 
+from socsched.compiler.environment import relax, tvm
+from socsched.compiler.layouts import convert
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantise
 from socsched.compiler.quantize.scales import Scales
@@ -92,3 +98,65 @@ def residual_block() -> Network:
     )
     params = {"a.weight": (32, 32, 3, 3), "a.bias": (32,), "b.weight": (32, 32, 1, 1), "b.bias": (32,)}
     return Network("net", {"x": image(32, 9, 11)}, layers, ("twice", "sum.relu", "a.relu"), params)
+
+
+def joined(case: str, floats: bool) -> QuantisedGraph:
+    """Return a concatenation in integers: made in place, or copied since it is read elsewhere or has another step."""
+    names = ("a", "b", "c")
+    layers = tuple(
+        Layer(n, "conv2d_transpose", ("x",), {"weight": f"{n}.weight", "bias": f"{n}.bias"}, {"stride": 2})
+        for n in names
+    )
+    join = Layer("join", "concat", names, attrs={"axis": 1})
+    params = {f"{n}.weight": (16, 16 * i, 2, 2) for i, n in enumerate(names, 1)} | {
+        f"{n}.bias": (16 * i,) for i, n in enumerate(names, 1)
+    }
+    outputs = ("join", "b") if case == "read elsewhere" else ("join",)
+    network = Network("net", {"x": image(16, 5, 7)}, (*layers, join), outputs, params)
+    graph = fuse_network(network)
+    scales = scales_of(graph, {})
+    if case == "other step":
+        scales["b"] = Scale(scales["join"].step * 0.4375, False)
+    return quantise(graph, weights_of(network), Scales(scales), floats)
+
+
+JOINED = [
+    pytest.mark.parametrize("floats", [True, False], ids=["sums leave", "bytes leave"]),
+    pytest.mark.parametrize("case", ["in place", "read elsewhere", "other step"]),
+    pytest.mark.sampled(8),
+]
+CHANNELS = st.sampled_from([1, 3, 8, 16, 18, 24, 40, 64, 80, 112])
+WINDOWS = st.sampled_from([(1, 1, 0), (2, 2, 0), (4, 4, 0), (4, 2, 1), (5, 3, 1), (8, 2, 3)])
+
+Execute = Callable[[QuantisedGraph, Mapping[str, Array]], tuple[Array, ...]]
+
+
+def execute(
+    q: QuantisedGraph, lowered: Any, options: Mapping[str, Any], inputs: Mapping[str, Array]
+) -> tuple[Array, ...]:
+    """Return the outputs of lowered code on this machine, in NCHW."""
+    executable = relax.build(lowered.module, tvm.target.Target(dict(options)))
+    function = relax.VirtualMachine(executable, tvm.cpu())["main"]
+    for scale in (-1e9, 1.0):  # stale memory of the first run would show
+        operands = []
+        for name, kind in zip(q.graph.inputs, lowered.inputs, strict=True):
+            given = inputs[name] * np.float32(scale)
+            operands.append(to_tvm(convert(given, TensorType(given.shape, "fp32", "NCHW"), kind), kind, name))
+        results = function(*operands)
+    arrays = []
+    for result, kind in zip(results, lowered.outputs, strict=True):
+        array = from_tvm(result)
+        if kind.layout.endswith("+1"):
+            inner = array[:, :, 1:-1, 1:-1]
+            assert np.count_nonzero(array) == np.count_nonzero(inner), "the border is not zero"
+        arrays.append(convert(array, kind, TensorType(kind.shape, "fp32", "NCHW" * (len(kind.shape) == 4))))
+    return tuple(arrays)
+
+
+def require_equal(q: QuantisedGraph, run: Execute) -> None:
+    """Require of a run what the numpy definition gives, bit by bit, on inputs that hold every byte."""
+    inputs = full_range(q.graph.network, q)
+    for found, expected in zip(run(q, inputs), reference.outputs(q, inputs), strict=True):
+        many = expected.size >= 500 and expected.shape[1] >= 8  # a channel or two may well saturate everywhere
+        assert not many or np.unique(expected).size > 3, "the test shows nothing"
+        assert np.array_equal(found, expected)

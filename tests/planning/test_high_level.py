@@ -8,8 +8,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from socsched.api.simulation import simulate_plan
 from socsched.cli.results import outcome_code
@@ -23,7 +21,7 @@ from socsched.schedulability.high_level import AMC, RESERVED, high_level, judge_
 from socsched.sim.simulate import run, simulate
 from socsched.trace.trace import Trace
 from tests.sim.builders import MS, chain, engine, plan, sensor, task
-from tests.sim.toy_platform import figure, lines, platform, takes, workloads
+from tests.sim.toy_platform import figure, lines, platform, takes
 
 US = 1_000
 
@@ -141,29 +139,6 @@ def test_no_simulated_response_is_above_its_bound() -> None:
                 bounded += 1
                 assert job.finish_ns - job.activation_ns <= level.responses[job.task].value, (seed, job)
     assert bounded > 3000 and dropped > 60
-
-
-@given(workloads(), st.booleans(), st.integers(0, 3))
-def test_bounds_of_all_work_hold_on_engines_gangs_and_chains(pipeline: Pipeline, edf: bool, seed: int) -> None:
-    """Every second line of stages is hard, with times of up to twice the planned ones; the others are dropped."""
-    draw = Random(seed)
-    stages = tuple(
-        replace(s, criticality="hard", high=High(draw.randint(10, 20) * PER_COST // 10, relative=True))
-        if s.name[-2:-1] in "02"
-        else s
-        for s in pipeline.stages
-    )
-    made = make_plan(
-        replace(pipeline, stages=stages), platform("full", "segment"), work=stage_work, policy="edf" if edf else "fp"
-    )
-    level = high_level(made)
-    late = {t.name: Fraction(t.high_ns, t.cost_ns) for t in made.tasks if t.high_ns > t.cost_ns}
-    faults = Faults(overruns=tuple(Overrun(name, Fraction(1, 2), factor) for name, factor in late.items()))
-    due = {t.name: t.deadline_ns for t in made.tasks}
-    for job in simulate(made, 800 * MS, seed, faults=faults).jobs:
-        answer = level.responses.get(job.task)
-        if job.status == "done" and made.verdict == "feasible" and answer is not None:
-            assert job.finish_ns - (job.deadline_ns - due[job.task]) <= answer.value, job
 
 
 def _pipeline(factor: float, cost: float = 2.0, follows: bool = False) -> Pipeline:

@@ -20,6 +20,18 @@ from socsched.trace.trace import Trace
 
 
 @given(plans())
+def test_no_lane_runs_two_jobs_and_no_task_two_frames(made: Plan) -> None:
+    trace = simulate(made, HORIZON)
+    busy: dict[object, list[tuple[int, int]]] = defaultdict(list)
+    for piece in trace.slices:
+        assert 0 <= piece.start_ns <= piece.end_ns <= HORIZON
+        for place in (*((piece.engine, lane) for lane in piece.lanes), trace.jobs[piece.job].task):
+            busy[place].append((piece.start_ns, piece.end_ns))
+    for spans in busy.values():
+        assert all(before[1] <= after[0] for before, after in pairwise(sorted(spans)))
+
+
+@given(plans())
 def test_frames_of_a_task_keep_their_order_and_data_precedes_its_use(made: Plan) -> None:
     trace = simulate(made, HORIZON)
     finish = {(job.task, job.frame): job.finish_ns for job in trace.jobs if job.status == "done"}

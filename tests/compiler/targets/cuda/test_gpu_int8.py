@@ -7,16 +7,28 @@ from dataclasses import replace
 from typing import Any
 
 import gpu_networks
+import int8_networks
 import int8_reference as reference
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from int8_networks import conv, full_range, image, prepared, residual_block, scales_of, transposed, weights_of
+from int8_networks import (
+    CHANNELS,
+    JOINED,
+    WINDOWS,
+    conv,
+    image,
+    joined,
+    prepared,
+    require_equal,
+    residual_block,
+    transposed,
+    weights_of,
+)
 
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.layouts import convert
-from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.loading.aligned import from_tvm
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantise
@@ -30,41 +42,22 @@ from socsched.compiler.targets.llvm.processor import native_target
 from socsched.errors import CompileError
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
-from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.network import backbone_network, head_network, scatter_network
 from socsched.models.weights import draw_weights
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-CHANNELS = st.sampled_from([1, 3, 8, 16, 18, 24, 40, 64, 80])
 
 
 def execute(
     q: QuantisedGraph, inputs: Mapping[str, Array], weights: Mapping[str, Array] | None = None
 ) -> tuple[Array, ...]:
     """The unbound form's outputs, in NCHW."""
-    lowered = lower_int8(q, weights or {}, "sm_87", bound=False)
-    executable = relax.build(lowered.module, target=tvm.target.Target(dict(native_target())))
-    function = relax.VirtualMachine(executable, tvm.cpu())["main"]
-    for scale in (-1e9, 1.0):  # stale memory of the first run would show
-        operands = []
-        for name, kind in zip(q.graph.inputs, lowered.inputs, strict=True):
-            array = inputs[name] * np.float32(scale)
-            operands.append(to_tvm(convert(array, TensorType(array.shape, "fp32", "NCHW"), kind), kind, name))
-        results = function(*operands)
-    return tuple(
-        convert(from_tvm(found), t, TensorType(t.shape, "fp32", "NCHW" if len(t.shape) == 4 else ""))
-        for found, t in zip(results, lowered.outputs, strict=True)
-    )
+    return int8_networks.execute(q, lower_int8(q, weights or {}, "sm_87", bound=False), native_target(), inputs)
 
 
 def compare(network: Network, signed: Mapping[str, bool] | None = None, floats: bool = True) -> None:
-    q = prepared(network, signed, floats)
-    inputs = full_range(network, q)
-    for found, expected in zip(execute(q, inputs), reference.outputs(q, inputs), strict=True):
-        many = expected.size >= 500 and expected.shape[1] >= 8  # a channel or two may well saturate everywhere
-        assert not many or np.unique(expected).size > 3, "the test shows nothing"
-        assert np.array_equal(found, expected)
+    require_equal(prepared(network, signed, floats), execute)
 
 
 @FEW
@@ -80,14 +73,7 @@ def test_conv2d(
 
 
 @FEW
-@given(
-    *(CHANNELS, CHANNELS, st.integers(1, 7), st.integers(1, 9)),
-    *(
-        st.sampled_from([(1, 1, 0), (2, 2, 0), (4, 4, 0), (4, 2, 1), (5, 3, 1), (8, 2, 3)]),
-        st.booleans(),
-        st.booleans(),
-    ),
-)
+@given(CHANNELS, CHANNELS, st.integers(1, 7), st.integers(1, 9), WINDOWS, st.booleans(), st.booleans())
 @pytest.mark.slow
 def test_conv2d_transpose(
     ci: int, co: int, h: int, w: int, window: tuple[int, int, int], signed: bool, floats: bool
@@ -119,29 +105,11 @@ def test_residual_block() -> None:
     compare(residual_block())
 
 
-@pytest.mark.parametrize("floats", [True, False], ids=["sums leave", "bytes leave"])
-@pytest.mark.parametrize("case", ["in place", "read elsewhere", "other step"])
-@pytest.mark.sampled(6)
+@JOINED[0]
+@JOINED[1]
+@JOINED[2]
 def test_concat(case: str, floats: bool) -> None:
-    names = ("a", "b", "c")
-    layers = tuple(
-        Layer(n, "conv2d_transpose", ("x",), {"weight": f"{n}.weight", "bias": f"{n}.bias"}, {"stride": 2})
-        for n in names
-    )
-    join = Layer("join", "concat", names, attrs={"axis": 1})
-    params = {f"{n}.weight": (16, 16 * i, 2, 2) for i, n in enumerate(names, 1)} | {
-        f"{n}.bias": (16 * i,) for i, n in enumerate(names, 1)
-    }
-    outputs = ("join", "b") if case == "read elsewhere" else ("join",)
-    network = Network("net", {"x": image(16, 5, 7)}, (*layers, join), outputs, params)
-    graph = fuse_network(network)
-    scales = scales_of(graph, {})
-    if case == "other step":
-        scales["b"] = Scale(scales["join"].step * 0.4375, False)
-    q = quantise(graph, weights_of(network), Scales(scales), floats)
-    inputs = full_range(network, q)
-    for found, expected in zip(execute(q, inputs), reference.outputs(q, inputs), strict=True):
-        assert np.array_equal(found, expected)
+    require_equal(joined(case, floats), execute)
 
 
 @pytest.mark.parametrize(("ny", "nx"), [(5, 7), (8, 8)])
@@ -163,20 +131,10 @@ def test_backbone_on_a_small_canvas() -> None:
     compare(network, {"canvas": False})
 
 
-def on_host(q: QuantisedGraph, inputs: Mapping[str, Array], weights: Mapping[str, Array]) -> list[Array]:
+def on_host(q: QuantisedGraph, inputs: Mapping[str, Array], weights: Mapping[str, Array]) -> tuple[Array, ...]:
     """This machine's int8 code, which has rules for other operators than the GPU."""
-    vector, dot = dot_for(resolve({"kind": "llvm", "host": True}))
-    lowered = lower_host(q, weights, vector, dot)
-    options = int8_options(resolve({"kind": "llvm", "host": True}))
-    function = relax.VirtualMachine(relax.build(lowered.module, tvm.target.Target(options)), tvm.cpu())["main"]
-    operands = []
-    for name, kind in zip(q.graph.inputs, lowered.inputs, strict=True):
-        array = inputs[name]
-        operands.append(to_tvm(convert(array, TensorType(array.shape, "fp32", "NCHW"), kind), kind, name))
-    return [
-        convert(from_tvm(found), t, TensorType(t.shape, "fp32", "NCHW" if len(t.shape) == 4 else ""))
-        for found, t in zip(function(*operands), lowered.outputs, strict=True)
-    ]
+    host = resolve({"kind": "llvm", "host": True})
+    return int8_networks.execute(q, lower_host(q, weights, *dot_for(host)), int8_options(host), inputs)
 
 
 def gated() -> Network:

@@ -6,16 +6,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import int8_networks
 import int8_reference as reference
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from int8_networks import (
+    CHANNELS,
+    JOINED,
+    WINDOWS,
+    conv,
+    full_range,
+    image,
+    joined,
+    prepared,
+    require_equal,
+    residual_block,
+    scales_of,
+    transposed,
+    weights_of,
+)
 
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.environment import relax, tvm
-from socsched.compiler.layouts import convert
-from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.quantize.calibrate import Observer, calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantise
@@ -30,7 +43,6 @@ from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
-from socsched.graph.operators import TensorType
 from socsched.models.camera import detector_network
 from socsched.models.pointpillars.network import backbone_network, head_network
 
@@ -50,87 +62,17 @@ PATHS = {
 RUNNABLE = [name for name in PATHS if NEEDS.get(name, "") in {*cpu_flags(), ""}]
 
 
-def image(*shape: int) -> TensorType:
-    return TensorType((1, *shape), "fp32", "NCHW")
-
-
-def weights_of(network: Network) -> dict[str, Array]:
-    """Weights over the whole range of a byte, and biases of the size of the sums."""
-    generator = np.random.default_rng(1)
-    return {
-        name: generator.uniform(-1, 1, shape).astype(np.float32) * (1 if len(shape) > 1 else 20)
-        for name, shape in network.params.items()
-    }
-
-
-def scales_of(graph: Any, signed: Mapping[str, bool]) -> dict[str, Scale]:
-    """Scales that use all of the range and saturate some."""
-    rectified = {group.output for group in graph.groups if group.relu}
-    found = {}
-    for name in (*graph.inputs, *(group.output for group in graph.groups)):
-        deep = max((np.prod(graph.network.params[g.weights["weight"]]) for g in graph.groups if g.weights), default=1)
-        step = 1 / 100 if name in graph.inputs else 0.02 + 1e-5 * float(deep) ** 0.5
-        found[name] = Scale(step, signed.get(name, name not in rectified))
-    return found
-
-
-def prepared(network: Network, signed: Mapping[str, bool] | None = None, floats: bool = True) -> QuantisedGraph:
-    graph = fuse_network(network)
-    return quantise(graph, weights_of(network), Scales(scales_of(graph, signed or {})), floats)
-
-
-def full_range(network: Network, q: QuantisedGraph) -> dict[str, Array]:
-    """Inputs that hold every byte, and values beyond them."""
-    generator = np.random.default_rng(0)
-    return {
-        name: (generator.integers(-140 if q.scales[name].signed else -20, 270, t.shape) * q.scales[name].step).astype(
-            np.float32
-        )
-        for name, t in network.inputs.items()
-    }
+ANY = st.sampled_from(RUNNABLE)
 
 
 def execute(
     q: QuantisedGraph, inputs: Mapping[str, Array], path: str, weights: Mapping[str, Array] | None = None
 ) -> tuple[Array, ...]:
-    lowered = lower_int8(q, weights or {}, *PATHS[path])
-    target = tvm.target.Target(int8_options(HOST))
-    function = relax.VirtualMachine(relax.build(lowered.module, target), tvm.cpu())["main"]
-    for scale in (-1e9, 1.0):  # stale memory of the first run would show
-        operands = []
-        for name, kind in zip(q.graph.inputs, lowered.inputs, strict=True):
-            given = inputs[name] * np.float32(scale)
-            operands.append(to_tvm(convert(given, TensorType(given.shape, "fp32", "NCHW"), kind), kind, name))
-        results = function(*operands)
-    arrays = []
-    for result, kind in zip(results, lowered.outputs, strict=True):
-        array = from_tvm(result)
-        if kind.layout.endswith("+1"):
-            inner = array[:, :, 1:-1, 1:-1]
-            assert np.count_nonzero(array) == np.count_nonzero(inner), "the border is not zero"
-        arrays.append(convert(array, kind, TensorType(kind.shape, "fp32", "NCHW" * (len(kind.shape) == 4))))
-    return tuple(arrays)
+    return int8_networks.execute(q, lower_int8(q, weights or {}, *PATHS[path]), int8_options(HOST), inputs)
 
 
 def compare(network: Network, path: str, signed: Mapping[str, bool] | None = None, floats: bool = True) -> None:
-    q = prepared(network, signed, floats)
-    inputs = full_range(network, q)
-    for found, expected in zip(execute(q, inputs, path), reference.outputs(q, inputs), strict=True):
-        many = expected.size >= 500 and expected.shape[1] >= 8  # a channel or two may well saturate everywhere
-        assert not many or np.unique(expected).size > 3, "the test shows nothing"
-        assert np.array_equal(found, expected)
-
-
-def conv(ci: int, co: int, h: int, w: int, kernel: int, stride: int, pad: int, relu: bool) -> Network:
-    attrs = {"stride": stride, "padding": pad}
-    layers = [Layer("c", "conv2d", ("x",), {"weight": "c.weight", "bias": "c.bias"}, attrs)]
-    layers += [Layer("r", "relu", ("c",))] if relu else []
-    params = {"c.weight": (co, ci, kernel, kernel), "c.bias": (co,)}
-    return Network("net", {"x": image(ci, h, w)}, tuple(layers), (layers[-1].name,), params)
-
-
-CHANNELS = st.sampled_from([1, 3, 8, 16, 18, 24, 40, 64, 80, 112])
-ANY = st.sampled_from(RUNNABLE)
+    require_equal(prepared(network, signed, floats), lambda q, inputs: execute(q, inputs, path))
 
 
 @FEW
@@ -161,24 +103,12 @@ def test_conv2d_on_every_path(path: str, signed: bool) -> None:
 
 
 @FEW
-@given(
-    CHANNELS,
-    CHANNELS,
-    st.integers(1, 9),
-    st.integers(1, 13),
-    st.sampled_from([(1, 1, 0), (2, 2, 0), (4, 4, 0), (4, 2, 1), (5, 3, 1)]),
-    st.booleans(),
-    ANY,
-)
+@given(CHANNELS, CHANNELS, st.integers(1, 9), st.integers(1, 13), WINDOWS, st.booleans(), ANY)
 @pytest.mark.slow
 def test_conv2d_transpose(
     ci: int, co: int, h: int, w: int, window: tuple[int, int, int], signed: bool, path: str
 ) -> None:
-    kernel, stride, pad = window
-    attrs = {"stride": stride, "padding": pad}
-    layer = Layer("d", "conv2d_transpose", ("x",), {"weight": "d.weight", "bias": "d.bias"}, attrs)
-    params = {"d.weight": (ci, co, kernel, kernel), "d.bias": (co,)}
-    compare(Network("net", {"x": image(ci, h, w)}, (layer,), ("d",), params), path, {"x": signed}, floats=False)
+    compare(transposed(ci, co, h, w, window), path, {"x": signed}, floats=False)
 
 
 @FEW
@@ -201,46 +131,15 @@ def test_max_pool(channels: int, h: int, w: int, window: tuple[int, int, int], s
 @pytest.mark.slow
 def test_residual_block(path: str) -> None:
     """An addition on a convolution's sums, one of two stored values, a lone ReLU, readers that pad differently."""
-    one = {"stride": 1, "padding": 1}
-    layers = (
-        Layer("x.relu", "relu", ("x",)),
-        Layer("a", "conv2d", ("x.relu",), {"weight": "a.weight", "bias": "a.bias"}, one),
-        Layer("a.relu", "relu", ("a",)),
-        Layer("b", "conv2d", ("a.relu",), {"weight": "b.weight", "bias": "b.bias"}, {"stride": 1, "padding": 0}),
-        Layer("sum", "add", ("b", "x")),
-        Layer("sum.relu", "relu", ("sum",)),
-        Layer("twice", "add", ("sum.relu", "a.relu")),
-    )
-    params = {"a.weight": (32, 32, 3, 3), "a.bias": (32,), "b.weight": (32, 32, 1, 1), "b.bias": (32,)}
-    network = Network("net", {"x": image(32, 9, 11)}, layers, ("twice", "sum.relu", "a.relu"), params)
-    q = prepared(network)
-    assert [step.residual for step in q.steps if step.residual] == ["x"]
-    compare(network, path)
+    assert [step.residual for step in prepared(residual_block()).steps if step.residual] == ["x"]
+    compare(residual_block(), path)
 
 
-@pytest.mark.parametrize("floats", [True, False], ids=["sums leave", "bytes leave"])
-@pytest.mark.parametrize("case", ["in place", "read elsewhere", "other step"])
-@pytest.mark.sampled(9)
+@JOINED[0]
+@JOINED[1]
+@JOINED[2]
 def test_concat(case: str, floats: bool) -> None:
-    names = ("a", "b", "c")
-    layers = tuple(
-        Layer(n, "conv2d_transpose", ("x",), {"weight": f"{n}.weight", "bias": f"{n}.bias"}, {"stride": 2})
-        for n in names
-    )
-    join = Layer("join", "concat", names, attrs={"axis": 1})
-    params = {f"{n}.weight": (16, 16 * i, 2, 2) for i, n in enumerate(names, 1)} | {
-        f"{n}.bias": (16 * i,) for i, n in enumerate(names, 1)
-    }
-    outputs = ("join", "b") if case == "read elsewhere" else ("join",)
-    network = Network("net", {"x": image(16, 5, 7)}, (*layers, join), outputs, params)
-    graph = fuse_network(network)
-    scales = scales_of(graph, {})
-    if case == "other step":
-        scales["b"] = Scale(scales["join"].step * 0.4375, False)
-    q = quantise(graph, weights_of(network), Scales(scales), floats)
-    inputs = full_range(network, q)
-    for found, expected in zip(execute(q, inputs, "lanes16"), reference.outputs(q, inputs), strict=True):
-        assert np.array_equal(found, expected)
+    require_equal(joined(case, floats), lambda q, inputs: execute(q, inputs, "lanes16"))
 
 
 @pytest.mark.sampled(3)

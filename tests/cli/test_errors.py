@@ -287,15 +287,6 @@ def test_without_a_compiler_it_says_how_to_get_one(
     assert "build-essential" in err or "socsched doctor" in err
 
 
-def test_without_the_engine_a_plan_is_for_it_says_so(
-    files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """A plan for a board's GPU and accelerator cannot run on a machine that has neither."""
-    code, err = fails(capsys, ["run", f"{files['root']}/plan.json", "--frames", "1", "-o", str(tmp_path / "measured")])
-    assert code in (2, 3)
-    assert "gpu" in err or "host" in err
-
-
 def test_errors_are_json_where_that_is_asked_for(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert run(["why", f"{files['root']}/good", "--chain", "radar", "--json"]) == 2

@@ -92,11 +92,6 @@ def test_json_prints_one_object_with_its_schema_version(verb: click.Command) -> 
     assert done.stdout == '{\n  "answer": 42,\n  "schema_version": "1"\n}\n'
 
 
-def test_quiet_prints_nothing(verb: click.Command) -> None:
-    done = CliRunner().invoke(verb, ["-q"], obj=Output())
-    assert (done.stdout, done.stderr) == ("", "")
-
-
 def test_every_option_can_be_set_by_environment() -> None:
     environment = os.environ | {"SOCSCHED_PLATFORM": "no-such-board"}
     done = subprocess.run(

@@ -52,12 +52,6 @@ def test_autoware_reads_back_the_entries_of_the_plan(policy: str, tmp_path: Path
     assert "net on gpu" in text and "wcet 2000000 ns" in text
 
 
-def test_cyberrt_reads_back_the_entries_of_the_plan(tmp_path: Path) -> None:
-    asked = request_of()
-    (tmp_path / "c.conf").write_text(cyberrt.write(asked))
-    assert cyberrt.load(tmp_path / "c.conf") == sorted(threads(asked), key=lambda thread: thread.worker)
-
-
 def test_cyberrt_is_text_that_protobuf_parses_by_the_schema_of_apollo() -> None:
     pytest.importorskip("google.protobuf")
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format

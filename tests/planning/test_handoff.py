@@ -130,17 +130,6 @@ def test_reservations_the_kernel_refuses_are_reported(plans: dict[str, Plan]) ->
     assert "NOT ADMITTED" in linux(ExportRequest(full, mode_id=0))
 
 
-@pytest.mark.slow
-def test_perfetto_shows_every_task_of_the_plan(plans: dict[str, Plan], exported) -> None:
-    pytest.importorskip("perfetto")
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
-
-    trace = Trace()
-    trace.ParseFromString(gzip.decompress(exported("perfetto").read_bytes()))
-    names = {e.name for packet in trace.packet for e in packet.interned_data.event_names}
-    assert all(any(task.name in shown for shown in names) for task in plans["edf"].tasks)
-
-
 def test_export_needs_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert root.run(["plan", "pointpillars", "-p", "jetson-agx-orin-64gb", "--export", "stm"]) == 2
     assert "-o FILE" in capsys.readouterr().err

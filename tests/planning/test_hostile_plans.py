@@ -18,7 +18,7 @@ from socsched.errors import DescriptorError, InputError
 from socsched.planning.checks import inconsistencies
 from socsched.planning.export.accelerators import stm
 from socsched.planning.export.linux import ExportRequest, linux
-from socsched.planning.io import load, save, to_document
+from socsched.planning.io import load, to_document
 from socsched.planning.plan import Plan
 from tests.sim.rich_plan import rich_plan
 
@@ -188,11 +188,6 @@ def test_a_circle_is_reported_at_a_task_in_it_not_at_one_that_follows_it() -> No
     changed = replace(plan, tasks=tuple(replace(t, after=after.get(t.name, t.after)) for t in plan.tasks))
     (found,) = [where for where, text in inconsistencies(changed) if "without a cycle" in text]
     assert plan.tasks[0].name == "decode" and found == ("tasks", 1, "after")
-
-
-def test_a_rich_plan_survives_a_round_trip(tmp_path: Path) -> None:
-    save(rich_plan(), tmp_path / "plan.json")
-    assert load(tmp_path / "plan.json") == rich_plan()
 
 
 def test_positions_are_those_of_the_text() -> None:

@@ -58,10 +58,12 @@ lint: $(VENV)/.dev
 check: lint test
 
 # Stamps: the environment is complete only once its stamp exists, so an interrupted installation is taken up again.
-# One run of pip for each lock, wheels only; dev.lock holds all of run.lock.
+# One run of pip for each lock, wheels only; dev.lock holds all of run.lock.  The native executor is built while pip loads.
+EXECUTOR = from socsched.executor import build; build.find_executor()
 $(VENV)/.run: requirements/run.lock pyproject.toml tools/ci/preflight.sh tools/ci/install.sh
 	@sh tools/ci/preflight.sh "$(PYTHON)"
-	@sh tools/ci/install.sh "$(PYTHON)" $(VENV) requirements/run.lock "$(RUN_SIZE)"
+	@nice $(PYTHON) -S -c "$(EXECUTOR)" > /dev/null 2>&1 & \
+	  sh tools/ci/install.sh "$(PYTHON)" $(VENV) requirements/run.lock "$(RUN_SIZE)"; state=$$?; wait; exit $$state
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock pyproject.toml socsched_literature/pyproject.toml tools/ci/preflight.sh tools/ci/install.sh

@@ -14,7 +14,7 @@ from socsched.cache import keep, recall
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import Figure, FunctionCost
 
-FORMAT = 1
+FORMAT = 2
 KIND = "host-probe"
 
 
@@ -24,7 +24,7 @@ class Conditions:
 
     `versions`: of the kernels and of ONNX Runtime; `chain_ns`: time of a fixed chain of additions, which follows the
     clock; `load`: load average; `share`: of the time that the measuring threads had a processor; `taken_s`: when it was
-    done (Unix time); `seconds`: how long it took, compiled.
+    done (Unix time); `seconds`: how long it took, compiled; `steady`: its turns agree.
     """
 
     model: str
@@ -36,6 +36,7 @@ class Conditions:
     share: float
     taken_s: float
     seconds: float
+    steady: bool = True
 
     @property
     def date(self) -> str:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from socsched.compiler.native import compilers
 from socsched.compiler.native.cross import GLIBC
-from socsched.compiler.native.host_stages import SOURCES as STAGES
 from socsched.compiler.native.shared_object import FLAGS
+from socsched.compiler.native.shared_object import SOURCES as STAGES
 from socsched.compiler.store import library, scratch
 from socsched.errors import MachineError
 from socsched.progress import notice, tell

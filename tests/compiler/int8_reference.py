@@ -96,10 +96,12 @@ def _concatenated(quantised: QuantisedGraph, step: Step, values: Mapping[str, Ar
 
 def _max_pool(quantised: QuantisedGraph, step: Step, values: Mapping[str, Array]) -> Array:
     attrs, x = step.group.attrs, values[step.group.inputs[0]]
-    kernel, stride, pad = (int(attrs[name]) for name in ("kernel_h", "stride_h", "pad"))
-    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=-(1 << 20))
-    view = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(2, 3))[:, :, ::stride, ::stride]
-    result: Array = view.max(axis=(4, 5))
+    rows, columns, stride, pad = (int(attrs[name]) for name in ("kernel_h", "kernel_w", "stride_h", "pad"))
+    sides = (pad, pad + stride)  # a last window may extend past the padding
+    padded = np.pad(x, ((0, 0), (0, 0), sides, sides), constant_values=-(1 << 20))
+    view = np.lib.stride_tricks.sliding_window_view(padded, (rows, columns), axis=(2, 3))[:, :, ::stride, ::stride]
+    height, width = quantised.graph.values[step.group.output].shape[2:]
+    result: Array = view[:, :, :height, :width].max(axis=(4, 5))
     return result
 
 

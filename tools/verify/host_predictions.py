@@ -7,10 +7,11 @@ Usage: python -m tools.verify.host_predictions prepare WORK FOLDER... [--count N
 `prepare` compiles N networks of the ONNX files (packed with xz or not) in FOLDERs: the first of at most G * 10^9
 operations, in an order drawn with a fixed seed.  `measure` times what is compiled and has no row yet, for some S
 seconds each: kernels one by one in slices that nothing else disturbed (`socsched.executor.probe.calls`), whose sum is a
-job's time, on one thread and on all, then the host functions at sizes that the probe has not measured.  Each row states
-what a plan would have predicted at that moment.  With `--busy` a loop occupies a processor from before the probe on,
-and the rows are kept apart.  `table` sums up (`--again`: with predictions of the present code and of the probe in the
-cache for the networks), and with `--docs` writes the table into docs/planning.md.
+job's time, on one thread and on all, then some on a processor while another network repeats on the other, and the host
+functions at sizes that the probe has not measured.  Each row states what a plan would have predicted at that moment.
+With `--busy` a loop occupies a processor from before the probe on, and the rows are kept apart.
+`table` sums up (`--again`: with predictions of the present code and of the probe in the cache for the networks), and
+with `--docs` writes the table into docs/planning.md.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ import numpy as np
 from socsched.api.loading import load_platform
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.native.host_stages import NativeStages, compiled_stages
+from socsched.cost.contention import contention_model
 from socsched.cost.cost import is_within
 from socsched.cost.fitted import estimate
+from socsched.cost.power import dram_capacity
 from socsched.descriptor import host, host_probe
 from socsched.descriptor.pipeline import Stage
-from socsched.descriptor.platform import Engine
+from socsched.descriptor.platform import Engine, Platform, contention_of
 from socsched.errors import SocschedError
 from socsched.executor.cpu_programs import cpu_program
 from socsched.executor.probe import calls
@@ -49,6 +52,8 @@ from socsched.models.work import stage_work
 
 Row = dict[str, Any]
 """group ("fp32 x1"), name, predicted and measured (ns), error (relative), load, and the kernels' times by name."""
+PAIRS = 8
+"""Pairs of networks that are measured at once."""
 PAGE, MARK = Path("docs/planning.md"), "<!-- host -->"
 
 
@@ -162,6 +167,8 @@ def rows(options: argparse.Namespace, known: set[tuple[str, str]]) -> Iterator[R
                 kernels[kernel] = kernels.get(kernel, 0.0) + one
             row = {"group": f"{precision} x{len(some)}", "name": name, "predicted": of.time_ns, "error": of.error}
             yield {**row, "measured": float(low.sum()), "kernels": kernels}
+    if len(cpus) > 1:
+        yield from beside(options, platform, cpus[-2:], known)
     native = compiled_stages()
     if isinstance(native, NativeStages):
         for label, name, params, frames in sizes():
@@ -173,6 +180,50 @@ def rows(options: argparse.Namespace, known: set[tuple[str, str]]) -> Iterator[R
             of = estimate(work, platform, engine, platform.modes[0], 1)
             row = {"group": "host functions", "name": label, "predicted": of.time_ns, "error": of.error}
             yield {**row, "measured": median_ms(case, 15) * 1e6}
+
+
+def beside(
+    options: argparse.Namespace, platform: Platform, cpus: Sequence[int], known: set[tuple[str, str]]
+) -> Iterator[Row]:
+    """Yield a row for networks on the first processor while the next one repeats on the second, as plans share them."""
+    files = random.Random(1).sample(sorted(options.work.glob("*.fp32.pickle")), PAIRS)
+    mode, (engine, *_) = platform.modes[0], platform.engines
+    model = contention_model(contention_of(platform), dram_capacity(platform, mode), {})
+    for file, other in zip(files, [*files[1:], files[0]], strict=True):
+        name = f"{file.name.split('.')[0]} + {other.name.split('.')[0]}"
+        if ("fp32 beside", name) in known:
+            continue
+        (work, content), (second, _) = (pickle.loads(one.read_bytes()) for one in (file, other))
+        mine, yours = (estimate(one, platform, engine, mode, 1) for one in (work, second))
+        timed = calls.program(content)
+        alone = float(timed.times(cpus[:1], options.seconds).low.sum())
+        context = multiprocessing.get_context("spawn")
+        ready = context.Event()
+        rival = context.Process(target=repeat, args=(other, cpus[1], ready), daemon=True)
+        rival.start()
+        try:
+            ready.wait()
+            together = float(timed.times(cpus[:1], options.seconds).low.sum())
+        finally:
+            rival.kill()
+            rival.join()
+        shared = sum(
+            model.paces([(engine.id, one), (engine.id, two)])[0] * two.time_ns / max(yours.time_ns, 1)
+            for one in mine.segments
+            for two in yours.segments
+        )
+        factor = shared / sum(one.time_ns for one in mine.segments)
+        row = {"group": "fp32 beside", "name": name, "predicted": factor * mine.time_ns, "error": mine.error}
+        yield {**row, "measured": together, "slower": together / alone, "predicted_slower": factor}
+
+
+def repeat(file: Path, processor: int, ready: Any) -> None:
+    """Compute a network on a processor again and again."""
+    timed = calls.program(pickle.loads(file.read_bytes())[1])
+    timed.times([processor], 0.1)
+    ready.set()
+    while True:
+        timed.times([processor], 1.0)
 
 
 def sizes() -> Iterator[tuple[str, str, dict[str, Any], list[list[Any]]]]:

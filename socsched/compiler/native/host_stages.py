@@ -7,21 +7,19 @@ import threading
 from collections.abc import Sequence
 from functools import cache
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from socsched.compiler.native import stage_params
-from socsched.compiler.native.shared_object import build_shared_object
+from socsched.compiler.native.shared_object import SOURCES, build_shared_object
 from socsched.models.camera import CLASSES, OUTPUTS
 from socsched.models.camera_image import PRECISIONS, is_nv12, planes_of
 from socsched.models.centerpoint.network import MAPS
 from socsched.models.host import CompiledStages, Floats, Ints
 from socsched.models.pointpillars.boxes import PER_CELL, map_shape
 
-SOURCES = tuple(sorted(Path(__file__).with_name("stages").glob("*.[ch]")))
 STAGES = ("voxelise", "decode_anchors", "decode_centres", "decode_image_boxes", "preprocess")
 _ALIGNMENT = 64
 _ROOM = 1 << 20

@@ -18,6 +18,8 @@ from socsched.compiler.native import compilers
 from socsched.compiler.store import library
 from socsched.errors import MachineError
 
+SOURCES = tuple(sorted(Path(__file__).with_name("stages").glob("*.[ch]")))
+"""The host stages (`native.host_stages`), known without the packages that their callers need."""
 FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-w")
 
 

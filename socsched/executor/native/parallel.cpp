@@ -30,7 +30,7 @@ uint32_t round_of(uint64_t next) { return static_cast<uint32_t>(next >> 32); }
 
 }  // namespace
 
-Crew::Crew(int threads) : seats_(static_cast<size_t>(threads)), waits_(seats_.size()) {
+Crew::Crew(int threads) : parts_(static_cast<size_t>(threads)), seats_(parts_.size()), waits_(seats_.size()) {
   for (Wait& wait : waits_) wait.used.resize(seats_.size());
   seats_[0].take();
   for (size_t i = 1; i < seats_.size(); i++) helpers_.emplace_back([this, i] { help(i); });
@@ -56,18 +56,17 @@ Crew::Job::~Job() {
 }
 
 int Crew::run(Chunk chunk, void* context, int chunks) {
-  const uint32_t round = round_of(next_.load(std::memory_order_relaxed)) + 1;
-  next_.store(uint64_t{round} << 32 | CLOSED);  // first, so that a thread still at the last round takes none of these chunks
+  const uint32_t round = round_of(parts_[0].next.load(std::memory_order_relaxed)) + 1;
+  for (Part& part : parts_) part.next.store(uint64_t{round} << 32 | CLOSED);  // first: a thread still at the last round takes none of these
   chunk_.store(chunk, std::memory_order_release);
   context_.store(context, std::memory_order_release);
   chunks_.store(chunks, std::memory_order_release);
   code_.store(0, std::memory_order_relaxed);
   left_.store(chunks, std::memory_order_relaxed);
-  next_.store(uint64_t{round} << 32);
+  for (size_t i = 0; i < parts_.size(); i++) parts_[i].next.store(uint64_t{round} << 32 | static_cast<uint32_t>(first_of(i, chunks)));
   begun_.store(round);
   if (asleep_.load()) wake(begun_, INT32_MAX);
-  while (take(round, 0)) {
-  }
+  take(round, 0);
   waits_[0].until = 0;
   while (ended_.load() != round) {
     if (awake(0)) {
@@ -81,25 +80,35 @@ int Crew::run(Chunk chunk, void* context, int chunks) {
   return code_.load(std::memory_order_relaxed);
 }
 
-// Compute a chunk of a round; return false if none is left.
-bool Crew::take(uint32_t round, size_t seat) {
+int Crew::first_of(size_t part, int chunks) const { return static_cast<int>(static_cast<int64_t>(chunks) * static_cast<int64_t>(part) / threads()); }
+
+// Compute chunks of a round, those of the seat's own part first and then what others have left.
+void Crew::take(uint32_t round, size_t seat) {
+  int32_t done = 0;
+  for (size_t i = 0; i < parts_.size(); i++)
+    while (take_of((seat + i) % parts_.size(), round, seat, done)) {
+    }
+  if (!done || left_.fetch_sub(done) != done) return;
+  ended_.store(round);
+  if (waiting_.load()) wake(ended_, 1);
+}
+
+// Compute a chunk of a part; return false if none is left.
+bool Crew::take_of(size_t part, uint32_t round, size_t seat, int32_t& done) {
   if (Gate* const gate = gate_.load(std::memory_order_relaxed)) gate->pass();
-  uint64_t next = next_.load();
+  uint64_t next = parts_[part].next.load();
   while (true) {
     const int number = static_cast<int>(static_cast<uint32_t>(next));
     ChunkGroup group{nullptr, chunks_.load(std::memory_order_acquire)};
     const Chunk chunk = chunk_.load(std::memory_order_acquire);
     void* const context = context_.load(std::memory_order_acquire);
-    if (round_of(next) != round || number >= group.chunks) return false;
+    if (round_of(next) != round || number >= first_of(part + 1, group.chunks)) return false;
     // The round cannot end before this chunk does, so that what was read above belongs to it if the exchange succeeds.
-    if (!next_.compare_exchange_weak(next, next + 1)) continue;
+    if (!parts_[part].next.compare_exchange_weak(next, next + 1)) continue;
     seats_[seat].begin();
     if (const int code = chunk(number, &group, context)) code_.store(code, std::memory_order_relaxed);
-    if (left_.fetch_sub(1) == 1) {
-      ended_.store(round);
-      if (waiting_.load()) wake(ended_, 1);
-    }
     seats_[seat].end();
+    done++;
     return true;
   }
 }
@@ -110,9 +119,7 @@ void Crew::help(size_t seat) {
   seats_[seat].take();
   uint32_t seen = 0;
   while (rest(seen, seat)) {
-    seen = begun_.load();
-    while (take(seen, seat)) {
-    }
+    take(seen = begun_.load(), seat);
   }
 }
 

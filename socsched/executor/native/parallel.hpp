@@ -1,5 +1,6 @@
-// The threads that compute a stage together: they take chunks of a kernel from a shared counter, finer than threads, so
-// that a thread whose processor is disturbed takes fewer of them.  In its last it goes on where one that waits for it was.
+// The threads that compute a stage together.  Each has a part of a kernel's chunks, always the same, so that it finds in
+// its cache what it wrote there, and then takes what others have left: one whose processor is disturbed computes fewer.
+// In its last it goes on where one that waits for it was.
 #pragma once
 
 #include <atomic>
@@ -42,7 +43,7 @@ class Crew {
 
   // Compute all chunks of a kernel and return 0, or the first code other than 0 that a chunk returned.
   int run(Chunk chunk, void* context, int chunks);
-  int threads() const { return static_cast<int>(helpers_.size()) + 1; }
+  int threads() const { return static_cast<int>(parts_.size()); }
 
  private:
   struct Wait {  // of a thread that has no more chunks
@@ -50,13 +51,19 @@ class Crew {
     std::vector<Ns> used;      // processor time of the others
   };
 
+  struct alignas(64) Part {
+    std::atomic<uint64_t> next{0};  // the round, and the number of the part's next chunk
+  };
+
   void help(size_t seat);
-  bool take(uint32_t round, size_t seat);
+  int first_of(size_t part, int chunks) const;
+  void take(uint32_t round, size_t seat);
+  bool take_of(size_t part, uint32_t round, size_t seat, int32_t& done);
   bool rest(uint32_t seen, size_t seat);  // wait for another round than the one seen; false at the end
   bool awake(size_t seat);  // whether to wait without sleeping; gives the processor to a thread that is held up in its last chunk
 
-  alignas(64) std::atomic<uint64_t> next_{0};  // the round, and the number of its next chunk
-  std::atomic<Chunk> chunk_{nullptr};
+  std::vector<Part> parts_;
+  alignas(64) std::atomic<Chunk> chunk_{nullptr};
   std::atomic<void*> context_{nullptr};
   std::atomic<int32_t> chunks_{0};
   alignas(64) std::atomic<int32_t> left_{0};   // chunks not yet computed

@@ -1,18 +1,23 @@
 """The probe: what runs on this machine, measured on this machine, before plans for it rest on guesses.
 
 It takes a few seconds and is kept in the cache with what it holds for: processor, governor, kernels and their versions.
-It is repeated where one of these has changed, after a month, where it was disturbed and the machine now does less, and
-where a chain of additions takes another time than ten minutes ago or earlier (the clock).
+It is repeated where one of these has changed, after a month, where it was disturbed and the machine now does less,
+after a minute where its turns differ, and where a chain of additions takes another time than ten minutes ago or earlier
+(the clock).
 """
 
 from __future__ import annotations
 
+import math
 import os
+import statistics
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import cache
+from typing import Any
 
 from socsched.cache import alone, unusable
 from socsched.compiler.store import digest
@@ -29,12 +34,16 @@ from socsched.progress import tell
 LASTS_S = 30 * 86_400
 SERVES_S = 600
 """Age up to which the clock counts as the same: on a busy machine it seems another to every process."""
+UNSTEADY_S = 60
+"""Age up to which a probe whose turns differ serves."""
+STEADY, TURNS = 0.06, 5
+"""Median difference between two turns up to which they agree, and turns after which no agreement is awaited."""
 CLOCK = 0.08
 """Relative difference of the chain's time with which clocks count as others."""
 DISTURBED = 0.9
 """Share of their time that the threads of an undisturbed probe had a processor."""
-SECONDS = 0.9
-"""Time for kernels of one runtime."""
+SECONDS = 0.6
+"""Time for a turn of the kernels of one runtime."""
 _CHAIN, _CHAIN_S = 200_000, 0.02
 _CACHED, _SIZES, _LARGEST = 1 << 18, (1 << 20, 1 << 22, 1 << 24), 1 << 26
 _STEPS = ("compiling kernels", "kernels and copies", "host functions", "two at once")
@@ -79,6 +88,8 @@ def holds(probe: HostProbe) -> bool:
         return False
     if was.share < DISTURBED and os.getloadavg()[0] < was.load / 2:
         return False
+    if not was.steady and age > UNSTEADY_S:
+        return False
     try:
         return age < SERVES_S or abs(_chain_ns() / was.chain_ns - 1) <= CLOCK
     except MachineError:  # too busy to tell, and to measure
@@ -94,15 +105,17 @@ def measure() -> HostProbe:
     own.prepare("fp32")
     _tell(1)
     start = time.monotonic()
-    kernels, share = own.time_networks(sets, SECONDS, "fp32")
+    turns = _Turns(sets, "fp32")
+    turns.take()
     date = time.strftime("%Y-%m-%d")
-    memory = list(_memory(sets))
-    times = [KernelTimes(OWN, own.version(), date, "fp32", (*kernels, *memory), own.block())]
     foreign = onnx_runtime.time_networks(sets, SECONDS)
-    if foreign:
-        times.append(KernelTimes(ONNXRUNTIME, onnx_runtime.version(), date, "fp32", (*foreign, *memory)))
     _tell(2)
     known = functions.time_functions()
+    turns.settle()
+    memory = [one for one in turns.least if one.family in (COPY, READ)]
+    times = [KernelTimes(OWN, own.version(), date, "fp32", tuple(turns.least), own.block())]
+    if foreign:
+        times.append(KernelTimes(ONNXRUNTIME, onnx_runtime.version(), date, "fp32", (*foreign, *memory)))
     _tell(3)
     rates = [at.moved / at.time_ns * 1e9 for at in memory if at.family == COPY and at.moved == 2 * _LARGEST]
     if not rates:
@@ -111,7 +124,8 @@ def measure() -> HostProbe:
     if len(cpus) > 1:
         with suppress(MachineError):  # a machine too busy for this one keeps the other figures
             shared = pairs.contention(pairs.time_pairs(cpus[-2:]), max(rates))
-    conditions = Conditions(*_present(), _chain_ns(), load, share, time.time(), time.monotonic() - start)
+    took = time.monotonic() - start
+    conditions = Conditions(*_present(), _chain_ns(), load, turns.share, time.time(), took, turns.steady)
     return HostProbe(conditions, tuple(times), known, rates[0], max(rates), shared)
 
 
@@ -121,11 +135,55 @@ def with_integers(probe: HostProbe) -> HostProbe:
     _tell(0)
     own.prepare("int8")
     _tell(1)
-    kernels, _ = own.time_networks([cpus[-count:] for count in dict.fromkeys((1, len(cpus)))], SECONDS, "int8")
+    turns = _Turns([cpus[-count:] for count in dict.fromkeys((1, len(cpus)))], "int8")
+    turns.take()
+    turns.settle()
     first = probe.kernels[0]
     memory = [one for one in first.kernels if one.family in (COPY, READ)]
+    kernels = [one for one in turns.least if one.family not in (COPY, READ)]
     table = replace(first, date=time.strftime("%Y-%m-%d"), precision="int8", kernels=(*kernels, *memory))
     return replace(probe, kernels=(*probe.kernels, table))
+
+
+class _Turns:
+    """Times of our kernels and of copies, taken again until two turns agree; of each the least counts.
+
+    What slows a whole machine for a second, as writing files after an installation does, shows in no single call.
+    """
+
+    def __init__(self, sets: Sequence[Sequence[int]], precision: str) -> None:
+        self.sets, self.precision = sets, precision
+        self.share, self.steady = 0.0, False
+        self._least: dict[Any, KernelTime] = {}
+
+    @property
+    def least(self) -> list[KernelTime]:
+        """Return the least time of every kernel."""
+        return list(self._least.values())
+
+    def take(self) -> None:
+        """Take a turn, and note whether it agrees with those before."""
+        kernels, share = own.time_networks(self.sets, SECONDS, self.precision)
+        turn, count = {}, Counter[Any]()
+        for one in (*kernels, *_memory(self.sets)):
+            work = astuple(one)[:5]  # of several equal kernels the first is compared with the first
+            turn[work, count[work]] = one
+            count[work] += 1
+        apart = [
+            abs(math.log(one.time_ns / self._least[key].time_ns)) for key, one in turn.items() if key in self._least
+        ]
+        self.steady = statistics.median(apart or [math.inf]) <= STEADY
+        for key, one in turn.items():
+            known = self._least.get(key, one)
+            self._least[key] = min(one, known, key=lambda each: (not each.calls, each.time_ns))
+        self.share = max(self.share, share)
+
+    def settle(self) -> None:
+        """Take turns until one agrees with those before."""
+        for _ in range(TURNS - 1):
+            self.take()
+            if self.steady:
+                return
 
 
 def _memory(cpus: Sequence[Sequence[int]]) -> Iterator[KernelTime]:

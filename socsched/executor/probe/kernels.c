@@ -30,6 +30,7 @@
 #define MOST_BLOCKS 8
 #define CHUNKS 8 /* of a thread, in a kernel that does not demand a number */
 #define ALIGNMENT 64
+#define PAGE 4096
 #define SLICE 1000000       /* ns that a slice lasts, and the call more that ends it */
 #define LEAST_PAUSE 500000  /* ns of sleep between slices once one was disturbed */
 #define MOST_PAUSE 8000000
@@ -55,10 +56,16 @@ typedef struct {
 
 static int threads = 1; /* that compute a call */
 static int all = 1;     /* and the one that computes something else meanwhile */
+static const Call* beside_call;
 static pthread_t helpers[MOST_THREADS];
 static clockid_t clocks[MOST_THREADS];
-static _Atomic uint64_t next_chunk; /* round << 32 | chunk */
-static _Atomic int left_chunks, chunk_count, stop, present;
+/* Every thread has a part of a kernel's chunks, always the same, so that it finds in its cache what it wrote there. */
+static struct {
+  _Alignas(ALIGNMENT) _Atomic uint64_t next; /* round << 32 | chunk */
+} parts[MOST_THREADS];
+static _Alignas(ALIGNMENT) _Atomic int left_chunks;
+static _Alignas(ALIGNMENT) _Atomic int chunk_count;
+static _Atomic int stop, present;
 static _Atomic uint32_t awake; /* odd: helpers compute, even: they sleep */
 static _Atomic(Chunk) chunk_code;
 static _Atomic(void*) chunk_context;
@@ -83,18 +90,29 @@ static void relax(int* turns) {
 #endif
 }
 
-/* Compute a chunk; return 0 if none is left.  Whatever was read belongs to the round if the exchange succeeds. */
-static int take(void) {
-  uint64_t next = atomic_load(&next_chunk);
+/* Compute a chunk of a thread's part; return 0 if none is left.  Whatever was read belongs to the round if the exchange
+   succeeds. */
+static int take_of(int part, int* done) {
+  uint64_t next = atomic_load(&parts[part].next);
   Group group = {0, atomic_load(&chunk_count)};
   const Chunk code = atomic_load(&chunk_code);
   void* const context = atomic_load(&chunk_context);
   const int number = (int)(uint32_t)next;
-  if (number >= group.chunks) return 0;
-  if (!atomic_compare_exchange_strong(&next_chunk, &next, next + 1)) return 1;
+  if (number >= (int64_t)group.chunks * (part + 1) / threads) return 0;
+  if (!atomic_compare_exchange_strong(&parts[part].next, &next, next + 1)) return 1;
   code(number, &group, context);
-  atomic_fetch_sub(&left_chunks, 1);
+  ++*done;
   return 1;
+}
+
+/* Compute chunks, one's own first and then what others have left; return 0 if there were none. */
+static int take(int seat) {
+  int done = 0;
+  for (int i = 0; i < threads; i++)
+    while (take_of((seat + i) % threads, &done)) {
+    }
+  if (done) atomic_fetch_sub(&left_chunks, done);
+  return done;
 }
 
 static int launch(Chunk chunk, void* context, int chunks) {
@@ -103,15 +121,14 @@ static int launch(Chunk chunk, void* context, int chunks) {
     return chunk(0, &group, context);
   }
   const int count = chunks > 0 ? chunks : CHUNKS * threads;
-  const uint64_t round = (atomic_load(&next_chunk) >> 32) + 1;
-  atomic_store(&next_chunk, round << 32 | INT32_MAX);
+  const uint64_t round = (atomic_load(&parts[0].next) >> 32) + 1;
+  for (int i = 0; i < threads; i++) atomic_store(&parts[i].next, round << 32 | INT32_MAX);
   atomic_store(&chunk_code, chunk);
   atomic_store(&chunk_context, context);
   atomic_store(&chunk_count, count);
   atomic_store(&left_chunks, count);
-  atomic_store(&next_chunk, round << 32);
-  while (take()) {
-  }
+  for (int i = 0; i < threads; i++) atomic_store(&parts[i].next, round << 32 | (uint32_t)((int64_t)count * i / threads));
+  take(0);
   for (int turns = 0; atomic_load(&left_chunks) > 0;) relax(&turns);
   return 0;
 }
@@ -133,7 +150,9 @@ static int call_of(const Call* call) {
   return call->kernel(0, call->arguments, (int32_t)call->count, &result);
 }
 
-static void* help(void* beside) {
+static void* help(void* given) {
+  const int seat = (int)(intptr_t)given;
+  const Call* const beside = seat < threads ? 0 : beside_call;
   for (;;) {
     const uint32_t state = atomic_load(&awake);
     if (atomic_load(&stop)) return 0; /* read last: `stop` is set before `awake` changes and nobody is woken again */
@@ -146,7 +165,7 @@ static void* help(void* beside) {
     while (atomic_load_explicit(&awake, memory_order_relaxed) == state) {
       if (beside)
         call_of(beside);
-      else if (take())
+      else if (take(seat))
         turns = 0;
       else
         relax(&turns);
@@ -242,12 +261,13 @@ static int copy_chunk(int number, Group* group, void* context) {
   return 0;
 }
 
-/* Write what is there again, so that any of the threads may have it in its cache, as a kernel before would leave it. */
+/* Write what is there again, page by page in turns, so that a thread finds half of what it reads in another's cache: the
+   channels of an image and the rows of a matrix are not divided as the kernel before has divided them. */
 static int renew_chunk(int number, Group* group, void* context) {
   const int64_t* const block = context;
-  const int64_t size = (block[2] / group->chunks + 63) & ~(int64_t)63, first = number * size;
   volatile char* const at = (volatile char*)block[0];
-  for (int64_t i = first; i < first + size && i < block[2]; i += 64) at[i] = at[i];
+  for (int64_t page = (int64_t)number * PAGE; page < block[2]; page += (int64_t)group->chunks * PAGE)
+    for (int64_t i = page; i < page + PAGE && i < block[2]; i += 64) at[i] = at[i];
   return 0;
 }
 
@@ -290,10 +310,11 @@ int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpu
   sched_getparam(0, &priority);
   all = cpu_count < MOST_THREADS ? cpu_count : MOST_THREADS;
   threads = beside ? all - 1 : all;
+  beside_call = beside;
   int64_t failed = 0;
   atomic_store(&stop, 0);
   for (int i = 1; i < all; i++) {
-    pthread_create(&helpers[i], 0, help, i < threads ? 0 : (void*)beside);
+    pthread_create(&helpers[i], 0, help, (void*)(intptr_t)i);
     pin(helpers[i], cpus[i]);
     pthread_getcpuclockid(helpers[i], &clocks[i]);
   }

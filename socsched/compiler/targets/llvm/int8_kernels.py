@@ -153,15 +153,17 @@ def max_pool(
     c: int,
     height: int,
     width: int,
-    kernel: int,
-    stride: int,
-    pad: int,
+    window: tuple[int, int, int, int],
+    results: tuple[int, int],
     b_in: int,
     b_out: int,
     stored: Stored,
 ) -> Any:
-    """Return pool(X, O): maximum over kernel x kernel windows; pixels outside the input are ignored."""
-    oh, ow = (height + 2 * pad - kernel) // stride + 1, (width + 2 * pad - kernel) // stride + 1
+    """Return pool(X, O): maximum over windows (rows, columns, stride, padding); pixels outside the input are ignored.
+
+    `results`: rows and columns of the output, which may begin a window that the input does not fill.
+    """
+    (kh, kw, stride, pad), (oh, ow) = window, results
     ih, iw, ph, pw = height + 2 * b_in, width + 2 * b_in, oh + 2 * b_out, ow + 2 * b_out
     dtype, blank, least = stored.dtype, constant(stored.dtype, stored.zero), constant(stored.dtype, stored.low)
 
@@ -183,7 +185,7 @@ def max_pool(
                         for v in T.vectorized(c):
                             best[v] = T.if_then_else(inside, least, blank)
                         if inside:
-                            for ky, kx in T.grid(kernel, kernel):
+                            for ky, kx in T.grid(kh, kw):
                                 if (
                                     (r % ph - b_out) * stride + ky >= pad
                                     and (r % ph - b_out) * stride + ky < height + pad

@@ -332,7 +332,8 @@ class _Lowering:
         target = replace(source, var=None, height=height, width=width, border=self.border(step.output))
         args = (
             *(source.blocks, source.block, source.height, source.width),
-            *(int(a["kernel_h"]), int(a["stride_h"]), int(a["pad"]), source.border, target.border),
+            tuple(int(a[name]) for name in ("kernel_h", "kernel_w", "stride_h", "pad")),
+            *((height, width), source.border, target.border),
             self.stored(step.output),
         )
         self.images[step.output] = self.image(target, int8_kernels.max_pool, args, [source.var])

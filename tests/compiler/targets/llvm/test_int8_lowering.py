@@ -116,14 +116,17 @@ def test_conv2d_transpose(
     CHANNELS,
     st.integers(4, 15),
     st.integers(4, 15),
-    st.sampled_from([(2, 2, 0), (3, 2, 1), (3, 1, 1)]),
+    st.sampled_from([(2, 2, 0), (3, 2, 1), (3, 1, 1), ((1, 3), 1, 0), ((4, 2), 3, 1)]),
+    st.booleans(),
     st.booleans(),
     ANY,
 )
 @pytest.mark.slow
-def test_max_pool(channels: int, h: int, w: int, window: tuple[int, int, int], signed: bool, path: str) -> None:
+def test_max_pool(
+    channels: int, h: int, w: int, window: tuple[Any, int, int], up: bool, signed: bool, path: str
+) -> None:
     kernel, stride, pad = window
-    layer = Layer("p", "max_pool", ("x",), attrs={"kernel": kernel, "stride": stride, "padding": pad})
+    layer = Layer("p", "max_pool", ("x",), attrs={"kernel": kernel, "stride": stride, "padding": pad, "ceil": up})
     compare(Network("net", {"x": image(channels, h, w)}, (layer,), ("p",)), path, {"x": signed})
 
 

@@ -56,16 +56,6 @@ FORMATS: Mapping[str, Format] = {
         folder=True,
         board=False,
     ),
-    "openvino": Format(
-        "a folder of models with affinities for OpenVINO's HETERO",
-        f"{_OWN}.runtimes:openvino",
-        folder=True,
-        board=False,
-    ),
-    "executorch": Format("a Python module of ExecuTorch's partitioners", f"{_OWN}.runtimes:executorch", board=False),
-    "iree": Format(
-        "a folder of modules with device affinities for IREE", f"{_OWN}.runtimes:iree", folder=True, board=False
-    ),
     "xsched": Format("a folder of hints for XSched", f"{_OWN}.accelerators:xsched", folder=True, board=False),
 }
 """Name of every format, in the order of the documentation."""

@@ -148,25 +148,6 @@ def partitions(name: str) -> tuple[tuple[str, ...], ...]:
     return tuple(unique)
 
 
-def place(name: str, profiles: tuple[str, ...]) -> tuple[Placed, ...] | None:
-    """Return positions for instances of these profiles on one GPU, None if they do not fit."""
-    cut = geometry(name)
-    order = sorted((cut.profile(one) for one in profiles), key=lambda one: (-one.memory, -one.compute))
-
-    def put(layout: tuple[Placed, ...], rest: int) -> tuple[Placed, ...] | None:
-        if rest == len(order):
-            return tuple(sorted(layout))
-        for start in order[rest].starts:
-            grown = (*layout, Placed(start, order[rest].name, order[rest].compute))
-            if cut.legal(grown):
-                found = put(grown, rest + 1)
-                if found is not None:
-                    return found
-        return None
-
-    return put((), 0)
-
-
 Config = tuple[tuple[str, str], ...]
 """Instances of a GPU as (profile, service), sorted; unneeded instances are left out."""
 
@@ -276,11 +257,11 @@ class Choices:
         self._last = _Table(given, configurations(given, min(given.options.mix + 1, services)))
         self._whole = float(self._usual.utilities.sum(axis=1).max())
 
-    def ranked(self, completed: Sequence[float], first: int = 1) -> list[tuple[Config, tuple[float, ...]]]:
-        """Return the `first` best configurations, fewest instances first among equals."""
+    def best(self, completed: Sequence[float]) -> tuple[Config, tuple[float, ...]]:
+        """Return the best configuration and its utilities, fewest instances first among equals."""
         missing = np.maximum(0.0, 1.0 - np.asarray(completed))
         near = missing.sum() < self.given.options.last_mile * self._whole
-        return (self._last if near else self._usual).ranked(missing, first, self.given.options.clip)
+        return (self._last if near else self._usual).best(missing, self.given.options.clip)
 
 
 class _Table:
@@ -291,28 +272,22 @@ class _Table:
         self.rows = [given.utility(config) for config in self.configs]
         self.utilities = np.array(self.rows)
 
-    def ranked(
-        self, missing: npt.NDArray[np.float64], first: int, clip: bool
-    ) -> list[tuple[Config, tuple[float, ...]]]:  # fmt: skip
+    def best(self, missing: npt.NDArray[np.float64], clip: bool) -> tuple[Config, tuple[float, ...]]:
         """Return the best by `score`, rounded so that ties are identical on every machine."""
         useful = np.minimum(self.utilities, missing) if clip else self.utilities
         # Scale by the largest missing fraction: otherwise rounding would hide the last small remainder.
         most = missing.max()
-        scores = np.round((useful / (most if clip else 1.0)) @ (missing / most), 10)
-        if first == 1:
-            best = [int(np.argmax(scores))]
-        else:
-            best = [int(i) for i in np.argsort(-scores, kind="stable")[:first]]
-        return [(self.configs[i], self.rows[i]) for i in best]
+        best = int(np.argmax(np.round((useful / (most if clip else 1.0)) @ (missing / most), 10)))
+        return self.configs[best], self.rows[best]
 
 
-def greedy(given: Problem, completed: Sequence[float] | None = None, choices: Choices | None = None) -> list[Config]:
+def greedy(given: Problem, completed: Sequence[float] | None = None) -> list[Config]:
     """Return GPU configurations by the fast algorithm, in addition to the fractions already `completed`."""
-    choices = choices or Choices(given)
+    choices = Choices(given)
     have = list(completed or [0.0] * len(given.demands))
     chosen: list[Config] = []
     while not is_complete(have):
-        config, utility = choices.ranked(have)[0]
+        config, utility = choices.best(have)
         chosen.append(config)
         have = [a + b for a, b in zip(have, utility, strict=True)]
     return trim(given, chosen)

@@ -24,7 +24,6 @@ from socsched.reporting.terminal import table
 from socsched.units import format_duration
 from socsched_literature.sharing import gpulet, mig_serving, nexus
 from socsched_literature.sharing.deployment import Arrivals, Demand, Deployment, Outcome, Part, mechanism, requests
-from socsched_literature.sharing.gslice import Gslice
 from socsched_literature.sharing.mig_serving import geometry
 from socsched_literature.sharing.profile import (
     Interference,
@@ -115,9 +114,7 @@ def from_profiles(file: Path, constants: Path | None, rates: dict[str, float], l
     return Source(f"networks of {file.name}", networks, "poisson", interference)
 
 
-SYSTEMS = ("time", "time-slicing", "streams", "mps-equal", "gpulet", "gslice", "mig")
-PERIOD_NS = 1_000_000_000
-"""Control period of GSLICE in this study; its standby is a green context or a process by `Setting.mechanism`."""
+SYSTEMS = ("time", "time-slicing", "streams", "mps-equal", "gpulet", "mig")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,17 +194,6 @@ def _simulation(
     name: str, demands: Sequence[Demand], source: Source, setting: Setting
 ) -> tuple[Simulation, Deployment]:  # fmt: skip
     parts = mechanism(setting.mechanism)
-    if name == "gslice":
-        controls = [Gslice(each, device) for device, each in enumerate(_dealt(demands, setting.devices)) if each]
-        deployment = Deployment(tuple(part for one in controls for part in one.start().parts))
-
-        def control(now: int, simulation: Simulation) -> None:
-            for one in controls:
-                one(now, simulation)
-
-        return Simulation(
-            deployment, parts, source.interference, controller=control, period_ns=PERIOD_NS, adaptive=False
-        ), deployment  # fmt: skip
     mechanisms = {"time-slicing": mechanism("time-slicing"), "streams": mechanism("streams"), "mig": mechanism("mig")}
     deployment = _PLANS[name](demands, source, setting)
     served = with_guests(deployment, setting.devices)

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 
 from socsched.errors import UsageError
 from socsched_literature.sharing import gpulet, mig_serving, nexus
-from socsched_literature.sharing.deployment import SECOND, Demand, Deployment, Part, mechanism
-from socsched_literature.sharing.mig_serving import geometry, place
+from socsched_literature.sharing.deployment import SECOND, Demand, Deployment, Part, mechanism, requests
 from socsched_literature.sharing.profile import (
     LinearInterference,
-    NoInterference,
     Profile,
     Running,
     Sample,
     read_profiles,
 )
-from socsched_literature.sharing.serving import Scenario, System, capacity, trial, with_guests
+from socsched_literature.sharing.serving import Simulation, with_guests
 
 MS = 1_000_000
 NO_SLACK = nexus.Options(slack=1.0)
@@ -148,31 +146,6 @@ def test_what_is_planned_is_admitted_adds_up_and_is_in_time(drawn: list[tuple[in
             assert planned[demand.profile.name] == pytest.approx(demand.rate, rel=0.02)
 
 
-def test_capacity_is_where_time_runs_out() -> None:
-    """L(b) = 10 ms, one at a time, periodic requests: 100 a second and no more."""
-    one = Profile("a", 21 * MS, (Sample(1, 10 * MS, 0.5),))
-    system = System("whole", lambda demands: nexus.schedule(demands, 1, NO_SLACK), mechanism("mps"), NoInterference())
-    scenario = Scenario("one", {"a": 100.0})
-    assert trial(system, scenario, {"a": one}, 0.99, arrivals="periodic").outcome.satisfaction == 1.0
-    over = trial(system, scenario, {"a": one}, 1.3, arrivals="periodic").outcome
-    assert over.satisfaction < 0.9 and over.goodput <= 100.5
-    most = capacity(system, scenario, {"a": one}, duration_ns=8 * SECOND)
-    assert most is not None and 0.2 < most.load < 0.8  # Poisson, 99 % in time
-
-
-def test_capacity_is_looked_for_beyond_loads_a_planner_cannot_place_all_of() -> None:
-    one = Profile("a", 100 * MS, (Sample(1, 1 * MS, 0.5),))
-
-    def plan(demands: list[Demand]) -> Deployment:
-        rate = demands[0].rate
-        lost = rate * (0.2 if rate < 50 else 0.5 if rate > 200 else 0.0)
-        return Deployment((Part(0, 100, (nexus.Served(one, 1, rate),)),), (Demand(one, lost),) if lost else ())
-
-    system = System("odd", plan, mechanism("mps"), NoInterference())  # type: ignore[arg-type]
-    most = capacity(system, Scenario("one", {"a": 100.0}), {"a": one}, duration_ns=SECOND)
-    assert most is not None and 1.8 < most.load <= 2.2
-
-
 def test_guests_go_to_the_part_that_is_used_least() -> None:
     """a is busy 80 %, b 20 %; c found no place: it joins b, and d gets the third accelerator, which is unused."""
     a, b, c, d = (net(name, 500, 10, 0, largest=1) for name in "abcd")
@@ -226,8 +199,6 @@ def test_greedy_is_between_the_bound_and_whole_gpus_and_serves_what_is_asked(see
     configs = mig_serving.greedy(given_one)
     assert mig_serving.lower_bound(given_one) <= len(configs) <= len(mig_serving.static(given_one, ("7g.40gb",)))
     assert mig_serving.is_complete(given_one.completed(configs))
-    for config in configs:
-        assert geometry("a100-40gb").legal(tuple(place("a100-40gb", tuple(profile for profile, _ in config)) or ()))
 
 
 def test_a_crumb_is_served_too() -> None:
@@ -237,37 +208,25 @@ def test_a_crumb_is_served_too() -> None:
     assert len(mig_serving.greedy(given_one, (1 - 2e-8, 1.0, 1 - 1e-8))) == 1
 
 
-def capacity_of(given_one: mig_serving.Problem, gpus: dict[int, dict[object, str]]) -> Counter[str]:
-    total = Counter[str]()
-    for have in gpus.values():
-        for placed, service in have.items():
-            total[service] += given_one.throughput[placed.profile, service]  # type: ignore[attr-defined, assignment]
-    return total
-
-
 def test_a_deployment_on_instances_is_served_in_time() -> None:
     given_one = drawn_problem(4, 3)
     made = mig_serving.deployment(given_one, mig_serving.greedy(given_one))
     rates = {one.profile.name: one.rate for one in given_one.demands}
-    profiles = {one.profile.name: one.profile for one in given_one.demands}
-    system = System("mig", lambda _: made, mechanism("mig"), NoInterference())
-    done = trial(system, Scenario("x", rates), profiles, 0.9, arrivals="periodic", duration_ns=2 * SECOND)
-    assert done.outcome.satisfaction > 0.98
+    asked = requests({name: 0.9 * rate for name, rate in rates.items()}, 2 * SECOND, "periodic")
+    assert Simulation(made, mechanism("mig")).run(asked, 2 * SECOND).satisfaction > 0.98
 
 
 def test_gpulet_serves_more_of_the_published_networks_than_time_sharing(data: Path) -> None:
-    """The authors' workload `equal`: five networks at one rate on four GPUs."""
+    """The authors' workload `equal`, at a load that time sharing cannot hold."""
     profiles = {one.name: one for one in read_profiles(data / "gpulet" / "3080_UTIL.CSV", law="fixed")}
-    scenario = Scenario("equal", dict.fromkeys(("lenet", "googlenet", "resnet50", "ssd", "vgg16"), 50.0))
-    found = {}
-    for name, plan in (
-        ("time", lambda demands: nexus.schedule(demands, 4)),
-        ("space", lambda demands: gpulet.schedule(demands, 4)),
-    ):
-        most = capacity(System(name, plan, mechanism("mps"), NoInterference()), scenario, profiles,
-                        lowest=0.2, step=1.15, duration_ns=2 * SECOND)  # fmt: skip
-        found[name] = most.load if most else 0.0
-    assert found["space"] >= 1.5 * found["time"] > 0
+    rates = dict.fromkeys(("lenet", "googlenet", "resnet50", "ssd", "vgg16"), 100.0)
+    demands = [Demand(profiles[name], rate) for name, rate in rates.items()]
+    asked = requests(rates, 4 * SECOND)
+    time, space = (
+        Simulation(with_guests(made, 4), mechanism("mps")).run(asked, 4 * SECOND).satisfaction
+        for made in (nexus.schedule(demands, 4), gpulet.schedule(demands, 4))
+    )
+    assert space > 0.99 and time < 0.9
 
 
 def test_a_part_names_its_networks() -> None:

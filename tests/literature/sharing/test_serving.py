@@ -1,4 +1,4 @@
-"""The serving simulation: queueing theory, worked timelines, agreement with the kernel, changes of shares."""
+"""The serving simulation: queueing theory, worked timelines, agreement with the kernel."""
 
 from __future__ import annotations
 
@@ -103,9 +103,6 @@ def test_batches_by_hand() -> None:
     served = Deployment((Part(0, 100, (Served(one, 8, 1),)),))
     done = Simulation(served, mechanism("mps")).run(asked, FAR).models[0]
     assert [ns // MS for ns in done.latencies] == [10, 23, 22, 21] and done.batches == 2
-    limited = Deployment((Part(0, 100, (Served(one, 2, 1),)),))
-    done = Simulation(limited, mechanism("mps"), adaptive=False).run(asked, FAR).models[0]
-    assert [ns // MS for ns in done.latencies] == [10, 21, 20, 29] and done.batches == 3
 
 
 def test_a_batch_grows_only_as_far_as_the_oldest_request_has_time() -> None:
@@ -176,46 +173,15 @@ def test_shares_a_mechanism_does_not_have_are_refused() -> None:
         Simulation(two(50), mechanism("mps")).run(at((0, "c")), FAR)
 
 
-@pytest.mark.parametrize(
-    ("name", "standby", "late"),
-    [
-        # A new process starts for 10 s while the old one serves, then 0.1 ms are lost; without a standby all is lost.
-        ("mps", True, 0.0), ("mps", False, 1.0), ("green-contexts", True, 0.0), ("mig", True, 0.1),
-    ],
-)  # fmt: skip
-def test_changing_a_share(name: str, standby: bool, late: float) -> None:
-    one = net("a", 1, slo_ms=20, fill=0.5)
-    before, after = (Part(0, share, (Served(one, 1, 1),)) for share in (50, 80))
-    ready: list[int] = []
-
-    def change(now: int, simulation: Simulation) -> None:
-        if not ready:
-            ready.append(simulation.change(now, 0, [after], standby=standby))
-
-    asked = [Request(i * 10 * MS + 9_500_000, "a") for i in range(2000)]
-    simulation = Simulation(Deployment((before,)), mechanism(name), controller=change, period_ns=5 * SECOND)
-    done = simulation.run(asked, 20 * SECOND)
-    lost = 1 - done.satisfaction
-    how = mechanism(name)
-    away_ns = how.downtime_ns if name == "mps" and standby else 0
-    # A batch of 0.5 + 0.5 / 0.5 ms is under way since half a ms, for which only MIG waits.
-    begin = 5 * SECOND + (1 * MS if name == "mig" else 0)
-    assert ready[0] == begin + how.reconfigure_ns + away_ns
-    assert simulation.parts == [after]
-    away = {0.0: 0.0, 1.0: 10.0, 0.1: 1.0}[late]
-    assert lost == pytest.approx(away / 20, abs=0.002)
-
-
 @settings(max_examples=30)
 @given(
     st.sampled_from(["streams", "time-slicing", "mps", "mig", "green-contexts"]),
     st.lists(st.tuples(st.integers(1, 20), st.integers(5, 200), st.integers(1, 8)), min_size=1, max_size=4),
     st.booleans(),
-    st.booleans(),
     st.integers(0, 99),
 )
 def test_every_request_is_answered_or_dropped_once(
-    name: str, drawn: list[tuple[int, int, int]], drop: bool, adaptive: bool, seed: int
+    name: str, drawn: list[tuple[int, int, int]], drop: bool, seed: int
 ) -> None:
     how = mechanism(name)
     share = 100 // len(drawn) if how.compute_isolated else 100
@@ -223,7 +189,7 @@ def test_every_request_is_answered_or_dropped_once(
     parts = tuple(Part(0, share, (Served(one, batch, 30),)) for one, (_, _, batch) in zip(nets, drawn, strict=True))
     asked = requests({one.name: 30.0 for one in nets}, SECOND, seed=seed)
     neighbours = LinearInterference(0.2, 0.1, 0.2, 0.1, 1.05)
-    run = Simulation(Deployment(parts), how, neighbours, drop=drop, adaptive=adaptive)
+    run = Simulation(Deployment(parts), how, neighbours, drop=drop)
     done = run.run(asked, SECOND)
     assert done.arrived == len(asked)
     for one, profile in zip(done.models, nets, strict=True):

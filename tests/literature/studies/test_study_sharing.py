@@ -83,7 +83,7 @@ def test_systems_differ_as_they_must() -> None:
     assert rows["time"].unserved == pytest.approx(0.5) and rows["time"].satisfaction < 0.75
     assert all(not row.reason for row in rows.values())
     assert rows["gpulet"].goodput == pytest.approx(160, abs=1)
-    two = study(source, ("time", "gslice"), (1.0,), 1, 4_000_000_000, Setting(devices=2))
+    two = study(source, ("time", "gpulet"), (1.0,), 1, 4_000_000_000, Setting(devices=2))
     assert [row.satisfaction for row in two] == [1.0, 1.0]
 
 

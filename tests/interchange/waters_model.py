@@ -1,7 +1,6 @@
 """WATERS 2019 as its own model states it: mobstr.amxmi (original) of the MobSTr data set at 32e2830, EPL-2.0.
 
-Figures, names and the order of items are those of the model, typed in; `amalthea_writer` writes the same application
-from the figures of tests/data/waters2019.json, whose units and label sizes were worked out separately.
+Figures, names and the order of items are those of the model, typed in.
 """
 
 from __future__ import annotations
@@ -79,8 +78,8 @@ LIMITS = {"DASM": 5, "CANbus_polling": 10, "Planner": 12, "EKF": 15, "Lidar_Grab
 UNITS = {"A57": ("CPU", 4, 40), "Denver": ("CPU", 2, 16), "GPU_def": ("GPU", 1, 5)}
 
 
-def model() -> str:
-    """Return the model: software, hardware, stimuli and limits, in its own order of items."""
+def model(more: str = "") -> str:
+    """Return the model: software, hardware, stimuli and limits, in its own order of items; `more`: constraints."""
     tasks = [task(name, f"periodic_{period}ms", call(run)) for name, (period, run) in TASKS.items()]
     mask = '<eventMask events="e?type=OsEvent"/>'
     for name, (period, run, stimulus) in OFFLOADED.items():
@@ -125,7 +124,7 @@ def model() -> str:
         '<?xml version="1.0" encoding="UTF-8"?>\n<am:Amalthea xmlns:am="http://app4mc.eclipse.org/amalthea/2.0.0" '
         'xmlns:xmi="http://www.omg.org/XMI" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmi:version="2.0">'
         f"<swModel>{''.join(tasks + found)}{labels}</swModel>{_hardware()}<stimuliModel>{stimuli}</stimuliModel>"
-        f"<constraintsModel>{limits}</constraintsModel></am:Amalthea>"
+        f"<constraintsModel>{limits}{more}</constraintsModel></am:Amalthea>"
     )
 
 

@@ -77,7 +77,8 @@ def ratio_of(runtime: Runtime, work: StageWork | None) -> Figure | None:
     if runtime.ratio is None or work is None:
         return None
     tuned = not runtime.tuned or work.precision in runtime.tuned
-    kernels = not runtime.kernels or all(_kind(operator) in runtime.kernels for operator in work.operators)
+    known = set(runtime.kernels) - ({"grouped"} if work.precision == "int8" else set())  # groups have no form in int8
+    kernels = not runtime.kernels or all(_kind(operator) in known for operator in work.operators)
     return runtime.ratio if runtime.general is None or (tuned and kernels) else runtime.general
 
 

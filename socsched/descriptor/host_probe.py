@@ -48,7 +48,8 @@ class Conditions:
 class HostProbe:
     """Measured kernels by runtime, host functions by name, and rates of copying (bytes read plus written a second).
 
-    `contention`: parameters of the model "linear" (`cost.contention`), as pairs on two cores show them.
+    `contention`: parameters of the model "linear" (`cost.contention`), as pairs on two cores show.  `late_ns`: what a
+    thread wakes later than asked for, in the median.
     """
 
     conditions: Conditions
@@ -57,6 +58,7 @@ class HostProbe:
     copy_one: float
     copy_all: float
     contention: Mapping[str, float] = field(default_factory=dict)
+    late_ns: float = 0.0
 
 
 def recalled(key: str) -> HostProbe | None:

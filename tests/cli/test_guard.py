@@ -183,6 +183,18 @@ def test_a_guard_never_overwrites_what_it_reads(
     assert baseline.read_bytes() == before
 
 
+@pytest.mark.slow
+def test_the_image_runs_a_guard(checkout: Path, tmp_path: Path) -> None:
+    tool = next((name for name in ("docker", "podman") if shutil.which(name)), None)
+    if tool is None or subprocess.run([tool, "info"], capture_output=True, check=False).returncode:
+        pytest.skip("no container tool that works")
+    subprocess.run([tool, "build", "-f", "docs/ci/Dockerfile", "-t", "socsched-test", "."], cwd=checkout, check=True)
+    guard = ["guard", "pointpillars", *FAST, "-o", "out"]
+    line = [tool, "run", "--rm", "-v", f"{tmp_path}:/work", "socsched-test", *guard]
+    assert subprocess.run(line, check=False).returncode == 0
+    assert "**feasible**" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
+
+
 def test_a_guard_takes_what_plan_takes_and_asks_for_slack(
     baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

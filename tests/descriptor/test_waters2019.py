@@ -43,6 +43,31 @@ def expected(wcet: dict[str, float], size: int, extra: float = 0.0) -> dict[str,
     return {engine: wcet[CORE[engine]] + extra + lines * cost / 1000 for engine, cost in LINE_NS.items()}
 
 
+def test_every_figure_follows_from_the_model(model: dict[str, Any], pipeline: Pipeline) -> None:
+    names = set()
+    for task in model["tasks"]:
+        own = name(task["task"])
+        period = round(task["period_us"] * 1000)
+        if task["kind"] == "cpu":
+            names.add(own)
+            wanted = expected(task["wcet_us"], task["read_bytes"] + task["write_bytes"])
+            assert times(pipeline, own) == pytest.approx(wanted, abs=1.0), own
+            assert pipeline.stage(own).period_ns == period
+            continue
+        names |= {f"{own}-pre", own, f"{own}-post"}
+        offload = task["async_offload_overhead_us"]["A57"]
+        pre = expected(task["pre_us"], task["pre_read_bytes"] + task["pre_write_bytes"], offload)
+        post = expected(task["post_us"], task["post_read_bytes"] + task["post_write_bytes"])
+        kernel = {CORE_ID: task["kernel_us"][core] for CORE_ID, core in CORE.items() if core in task["kernel_us"]}
+        kernel["gpu"] = task["kernel_us"]["GPU_def"] + sum(task["copy_us_at_20GBps"].values())
+        assert times(pipeline, f"{own}-pre") == pytest.approx(pre, abs=1.0)
+        assert times(pipeline, own) == pytest.approx(kernel, abs=1.0)
+        assert times(pipeline, f"{own}-post") == pytest.approx(post, abs=1.0)
+        assert pipeline.stage(f"{own}-pre").period_ns == period
+        assert pipeline.stage(own).after == (f"{own}-pre",) and pipeline.stage(f"{own}-post").after == (own,)
+    assert {stage.name for stage in pipeline.stages} == names
+
+
 def test_deadlines_and_chains_are_the_models(model: dict[str, Any], pipeline: Pipeline) -> None:
     chains = {chain.name: chain for chain in pipeline.chains}
     tasks = {task["task"]: task for task in model["tasks"]}

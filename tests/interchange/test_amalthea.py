@@ -6,11 +6,50 @@ from pathlib import Path
 
 import pytest
 import waters_model
-from amalthea_writer import call, hardware, runnable, task, ticks
+from amalthea_writer import call, hardware, runnable, task, ticks, waters
+from datafiles import read
 
+from socsched.cli.root import run
 from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import SocschedError
 from socsched.interchange.amalthea import import_amalthea
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    folder = tmp_path_factory.mktemp("amalthea")
+    file, out = folder / "waters.amxmi", folder / "waters.yaml"
+    file.write_text(waters(read("waters2019.json")))
+    assert (
+        run(["pipelines", "import", "amalthea", str(file), "-p", "jetson-tx2", "--mode", "MAXN", "-q", "-o", str(out)])
+        == 0
+    )
+    return load_pipeline(out)
+
+
+def test_waters_2019_has_the_figures_of_the_shipped_pipeline(imported: Pipeline) -> None:
+    shipped = get_pipeline("waters2019")
+    stages = {stage.name: stage for stage in imported.stages}
+    names = {"canbus-polling": "can-bus-polling"}
+    assert {names.get(name, name) for name in stages} == {stage.name for stage in shipped.stages}
+    for stage in imported.stages:
+        other = shipped.stage(names.get(stage.name, stage.name))
+        assert (stage.period_ns, stage.after, stage.share) == (other.period_ns, other.after, other.share)
+        times, wanted = ({a.engine: a.time_ns.value for a in s.costs} for s in (stage, other))
+        assert set(times) == set(wanted), stage.name
+        for engine, time in times.items():
+            assert time == pytest.approx(wanted[engine], abs=1000), (stage.name, engine)
+    for stage in ("lidar-grabber", "dasm"):
+        assert stages[stage].reads == shipped.stage(stage).reads
+
+
+def test_waters_2019_has_the_deadlines_of_the_shipped_pipeline(imported: Pipeline) -> None:
+    names = {"canbus-polling": "can-bus-polling"}
+    found = {tuple(names.get(n, n) for n in chain.path): chain.deadline_ns for chain in imported.chains}
+    stated = [chain for chain in get_pipeline("waters2019").chains if not chain.assumed]
+    assert found == {chain.path: chain.deadline_ns for chain in stated} and len(found) == 9
 
 
 def test_the_challenges_own_model_has_the_figures_of_the_shipped_pipeline(tmp_path: Path) -> None:
@@ -27,12 +66,11 @@ def test_the_challenges_own_model_has_the_figures_of_the_shipped_pipeline(tmp_pa
     moved |= {"detection-post": 2500}
     for stage in found.stages:
         other = shipped.stage(names.get(stage.name, stage.name))
-        assert (stage.period_ns, stage.after, stage.share) == (other.period_ns, other.after, other.share)
+        assert (stage.period_ns, stage.after) == (other.period_ns, other.after)
         times, wanted = ({a.engine: a.time_ns.value for a in s.costs} for s in (stage, other))
         assert set(times) == set(wanted), stage.name
         for engine, time in times.items():
             assert time - moved.get(stage.name, 0) == pytest.approx(wanted[engine], abs=1000), (stage.name, engine)
-    assert found.stage("dasm").reads == shipped.stage("dasm").reads
     deadlines = {tuple(names.get(n, n) for n in c.path): c.deadline_ns for c in found.chains}
     stated = {chain.path: chain.deadline_ns for chain in shipped.chains if not chain.assumed}
     swapped = {path for path in stated if stated[path] != deadlines[path]}
@@ -41,12 +79,12 @@ def test_the_challenges_own_model_has_the_figures_of_the_shipped_pipeline(tmp_pa
 
 def test_without_a_platform_costs_are_of_the_models_hardware(tmp_path: Path) -> None:
     file = tmp_path / "m.amxmi"
-    file.write_text(waters_model.model())
+    file.write_text(waters(read("waters2019.json")))
     imported = import_amalthea(file)
     stage = imported.pipeline("m.yaml").stage("sfm")
     assert {(a.platform, a.engine) for a in stage.costs} == {("JetsonTX2", "cpu"), ("JetsonTX2", "gpu")}
     assert any("fp32 is assumed" in note for note in imported.notes)
-    with pytest.raises(SocschedError, match=r"no engine for the processing unit '(A57|Denver)'"):
+    with pytest.raises(SocschedError, match="no engine for the processing unit 'Denver'"):
         import_amalthea(file, get_platform("jetson-agx-xavier"))
 
 
@@ -62,7 +100,7 @@ EVENTS = (
 
 def test_event_chains_with_a_limit_are_chains(tmp_path: Path) -> None:
     file = tmp_path / "m.amxmi"
-    file.write_text(waters_model.model(CHAIN).replace("<stimuliModel>", EVENTS + "<stimuliModel>"))
+    file.write_text(waters(read("waters2019.json"), CHAIN).replace("<stimuliModel>", EVENTS + "<stimuliModel>"))
     imported = import_amalthea(file)
     (chain,) = [chain for chain in imported.pipeline("m.yaml").chains if chain.name == "steer"]
     assert (chain.path, chain.deadline_ns) == (("planner", "dasm"), 70_000_000)

@@ -1,6 +1,7 @@
 """WATERS 2019 as its own model states it: mobstr.amxmi (original) of the MobSTr data set at 32e2830, EPL-2.0.
 
-Figures, names and the order of items are those of the model, typed in.
+Figures, names and the order of items are those of the model, typed in; `amalthea_writer` writes the same application
+from the figures of tests/data/waters2019.json, whose units and label sizes were worked out separately.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ LIMITS = {"DASM": 5, "CANbus_polling": 10, "Planner": 12, "EKF": 15, "Lidar_Grab
 UNITS = {"A57": ("CPU", 4, 40), "Denver": ("CPU", 2, 16), "GPU_def": ("GPU", 1, 5)}
 
 
-def model(more: str = "") -> str:
-    """Return the model: software, hardware, stimuli and limits, in its own order of items; `more`: constraints."""
+def model() -> str:
+    """Return the model: software, hardware, stimuli and limits, in its own order of items."""
     tasks = [task(name, f"periodic_{period}ms", call(run)) for name, (period, run) in TASKS.items()]
     mask = '<eventMask events="e?type=OsEvent"/>'
     for name, (period, run, stimulus) in OFFLOADED.items():
@@ -124,7 +125,7 @@ def model(more: str = "") -> str:
         '<?xml version="1.0" encoding="UTF-8"?>\n<am:Amalthea xmlns:am="http://app4mc.eclipse.org/amalthea/2.0.0" '
         'xmlns:xmi="http://www.omg.org/XMI" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmi:version="2.0">'
         f"<swModel>{''.join(tasks + found)}{labels}</swModel>{_hardware()}<stimuliModel>{stimuli}</stimuliModel>"
-        f"<constraintsModel>{limits}{more}</constraintsModel></am:Amalthea>"
+        f"<constraintsModel>{limits}</constraintsModel></am:Amalthea>"
     )
 
 

@@ -318,6 +318,56 @@ class Pillars(nn.Module):
         return tuple(head(x) for head in self.heads)
 
 
+class Deformable(nn.Module):
+    """Deformable attention (Zhu et al., ICLR 2021) over levels, as its reference in plain PyTorch has it."""
+
+    def __init__(self, width: int, heads: int, points: int, sizes: tuple[tuple[int, int], ...]) -> None:
+        super().__init__()
+        each = heads * len(sizes) * points
+        self.value, self.offset, self.weight = (
+            nn.Linear(width, width),
+            nn.Linear(width, 2 * each),
+            nn.Linear(width, each),
+        )
+        self.heads, self.points, self.sizes = heads, points, sizes
+
+    def forward(self, queries, places, memory):
+        _, count, width = queries.shape
+        heads, levels = self.heads, len(self.sizes)
+        value = self.value(memory).view(1, -1, heads, width // heads)
+        offsets = self.offset(queries).view(1, count, heads, levels, self.points, 2)
+        weights = self.weight(queries).view(1, count, heads, levels * self.points).softmax(-1)
+        grids = 2 * (places[:, :, None, None, None] + 0.1 * offsets) - 1
+        parts, found = value.split([h * w for h, w in self.sizes], 1), []
+        for level, (height, across) in enumerate(self.sizes):
+            image = parts[level].flatten(2).transpose(1, 2).reshape(heads, width // heads, height, across)
+            found.append(functional.grid_sample(image, grids[:, :, :, level].transpose(1, 2).flatten(0, 1)))
+        weights = weights.transpose(1, 2).reshape(heads, 1, count, levels * self.points)
+        return (torch.stack(found, -2).flatten(-2) * weights).sum(-1).view(1, width, count).transpose(1, 2)
+
+
+class Splat(nn.Module):
+    """Lift, splat (Philion & Fidler, ECCV 2020): features of six cameras at depths, summed in cells from above.
+
+    Which places and depths are in a cell follows from calibration: a table, as deployed (BEVPoolv2, arXiv 2211.17111).
+    """
+
+    def __init__(self, depths: int = 59, width: int = 64, size: tuple[int, int] = (16, 44), cells: int = 128) -> None:
+        super().__init__()
+        self.lift, self.head = nn.Conv2d(256, depths + width, 1), _conv(width, width, 3)
+        self.depths, self.cells, points = depths, cells, 6 * depths * size[0] * size[1]
+        order = np.random.default_rng(3).permutation(points)[: cells * cells * 8].reshape(cells * cells, 8)
+        self.register_buffer("table", torch.tensor(np.sort(order, 0)))  # the eight points of each cell
+
+    def forward(self, x):
+        x = self.lift(x)
+        depth, features = x[:, : self.depths].softmax(1), x[:, self.depths :]
+        lifted = depth.unsqueeze(2) * features.unsqueeze(1)
+        rows = lifted.permute(0, 1, 3, 4, 2).reshape(-1, features.shape[1])
+        seen = rows[self.table.flatten()].view(*self.table.shape, -1).sum(1)
+        return self.head(seen.T.reshape(1, -1, self.cells, self.cells))
+
+
 def _vit(width: int) -> Callable[[], nn.Module]:
     return lambda: tv.VisionTransformer(224, 16, 12, width // 64, width, 4 * width)
 
@@ -349,6 +399,11 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]]]] = {
     "centerpoint": (Pillars, [(1, 64, 256, 256)]),
     "pointpillars": (lambda: Pillars(anchors=True), [(1, 64, 496, 432)]),
     "gru_predictor": (Predictor, [(64, 20, 8)]),
+    "deformable_attention": (
+        lambda: Deformable(256, 8, 4, ((64, 64), (32, 32), (16, 16), (8, 8))),
+        [(1, 900, 256), (1, 900, 2), (1, 5440, 256)],
+    ),
+    "lift_splat": (Splat, [(6, 256, 16, 44)]),
 }
 """By name: how a network is made, and the shapes of its inputs."""
 
@@ -394,28 +449,6 @@ class Views(nn.Module):
         valid = ((places.abs() < 1).all(-1)).unsqueeze(1)
         weights = valid.float()
         return self.head((seen * weights).sum(0, keepdim=True) / weights.sum(0, keepdim=True).clamp(min=1))
-
-
-class Deformable(nn.Module):
-    """Deformable attention (Zhu et al., ICLR 2021) over two levels, as its reference in plain PyTorch has it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.value, self.offset, self.weight = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 32)
-        self.sizes = ((16, 24), (8, 12))
-
-    def forward(self, queries, places, memory):
-        count = queries.shape[1]
-        value = self.value(memory).view(1, -1, 4, 16)
-        offsets = self.offset(queries).view(1, count, 4, 2, 4, 2)
-        weights = self.weight(queries).view(1, count, 4, 8).softmax(-1).view(1, count, 4, 2, 4)
-        grids = 2 * (places[:, :, None, None, None] + 0.1 * offsets) - 1
-        parts, levels = value.split([h * w for h, w in self.sizes], 1), []
-        for level, (height, width) in enumerate(self.sizes):
-            image = parts[level].flatten(2).transpose(1, 2).reshape(4, 16, height, width)
-            levels.append(functional.grid_sample(image, grids[:, :, :, level].transpose(1, 2).flatten(0, 1)))
-        weights = weights.transpose(1, 2).reshape(4, 1, count, 8)
-        return (torch.stack(levels, -2).flatten(-2) * weights).sum(-1).view(1, 64, count).transpose(1, 2)
 
 
 class Tracker(nn.Module):
@@ -557,7 +590,9 @@ OTHERS: dict[str, tuple[Callable[[], nn.Module], list[tuple[Any, ...]]]] = {
         lambda: _Segmented(tv.segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None)), [SMALL],
     ),
     "views": (Views, [(4, 3, 64, 96), (4, 50, 50, 2)]),
-    "deformable": (Deformable, [(1, 60, 64), (1, 60, 2), (1, 480, 64)]),
+    "deformable": (
+        lambda: Deformable(64, 4, 2, ((16, 24), (8, 12))), [(1, 60, 64), (1, 60, 2), (1, 480, 64)],
+    ),
     "tracker": (Tracker, [(12, 20, 8), (12, 20, np.bool_)]),
     "recurrent": (Recurrent, [(1, 64, 96, 3, np.uint8)]),
     "volume": (Volume, [(1, 4, 16, 64, 64)]),

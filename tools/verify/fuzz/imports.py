@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 from collections.abc import Callable
 from contextlib import suppress
@@ -58,7 +59,7 @@ def make(folder: Path) -> dict[str, bytes]:
     from socsched.sim.simulate import simulate
     from socsched.trace import btf
     from tests import mcap_recordings
-    from tests.interchange import ctf_writer, waters_model
+    from tests.interchange import amalthea_writer, ctf_writer
     from tests.interchange import profile_samples as samples
     from tests.sim.builders import chain, engine, plan, task
 
@@ -66,6 +67,7 @@ def make(folder: Path) -> dict[str, bytes]:
     times = {"period_ns": 20 * ms, "deadline_ns": 20 * ms, "engine": "cpu"}
     tasks = [task("a", ms, priority=0, **times), task("b", 2 * ms, after=("a",), priority=1, **times)]
     made = plan(tasks, [engine("cpu", policy="fp")], chains=(chain("c", ["a", "b"], 20 * ms),), policy="fp")
+    waters = json.loads((ROOT / "tests/data/waters2019.json").read_text())
     events = lzma.decompress((ROOT / "tests/data/scheduler_events/perf_script.txt.xz").read_bytes())
     recording = mcap_recordings.write(folder / "m.mcap", {"/imu": ("sensor_msgs/msg/Imu", [b"1234"] * 5)})
     trace = ctf_writer.write(folder / "ctf", ctf_writer.chain())
@@ -91,7 +93,7 @@ def make(folder: Path) -> dict[str, bytes]:
         "events/tracecmd": samples.TRACE_CMD.encode(),
         "events/perf": b"\n".join(events.split(b"\n")[:200]),
         "amalthea/export": amalthea.write(ExportRequest(made)).encode(),
-        "amalthea/waters": waters_model.model().encode(),
+        "amalthea/waters": amalthea_writer.waters(waters).encode(),
         "autoware/threads": autoware.write(ExportRequest(replace(made, policy="edf"))).encode(),
         "cyberrt/dag": cyberrt.write_dag(ExportRequest(made)).encode(),
         "btf/run": btf.text(simulate(made, 100 * ms, 1)).encode(),

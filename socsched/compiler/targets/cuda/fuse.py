@@ -9,12 +9,15 @@ from dataclasses import replace
 
 from socsched.compiler.targets.cuda.recurrent import spelt_out
 from socsched.compiler.targets.llvm.fuse import fuse_activations, gelus, hard_gates
+from socsched.graph.batches import one_by_one
 from socsched.graph.fusion import Graph, Group
 
 
 def fuse(graph: Graph) -> Graph:
-    """Return `graph` with activations inside the operators that feed only them, recurrent layers spelt out."""
-    return _gelus(gelus(fuse_activations(hard_gates(spelt_out(graph)))))
+    """Return `graph` with activations inside the operators that feed only them, recurrent layers spelt out, batches of
+    images one by one.
+    """
+    return _gelus(gelus(fuse_activations(hard_gates(spelt_out(one_by_one(graph))))))
 
 
 def _gelus(graph: Graph) -> Graph:

@@ -229,7 +229,7 @@ def _dense(graph: Graph, group: Group) -> str:
         return "no rule for products of computed tensors"
     if len(given) < 2 or min(given) < 1 or len(given) != len(made):
         return "no rule for dense layers of anything but rows of a fixed number"
-    return "no rule for products with a constant on the left" if "untransposed" in group.options else ""
+    return "no rule for products of images with a constant" if "untransposed" in group.options else ""
 
 
 def _resize(graph: Graph, group: Group) -> str:

@@ -72,6 +72,51 @@ def softmax(rows: int, length: int, source: int, held: int, factor: float) -> An
     return shares
 
 
+def softmax_across(length: int, count: int) -> Any:
+    """Return softmax(X[length, count], O[length, count]) along the first axis, by a thread for each column."""
+
+    @T.prim_func(s_tir=True, private=True)
+    def across(X: T.Buffer((length, count), "float16"), O: T.Buffer((length, count), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        for x in range(count):
+            with T.sblock("column"):
+                i = T.axis.spatial(count, x)
+                T.reads(X[0:length, i])
+                T.writes(O[0:length, i])
+                most = T.sblock_alloc_buffer((1,), "float32", scope="local")
+                total = T.sblock_alloc_buffer((1,), "float32", scope="local")
+                most[0] = T.Cast("float32", X[0, i])
+                for k in range(1, length):
+                    most[0] = T.max(most[0], T.Cast("float32", X[k, i]))
+                total[0] = T.float32(0)
+                for k in range(length):
+                    total[0] = total[0] + T.exp(T.Cast("float32", X[k, i]) - most[0])
+                for k in range(length):
+                    O[k, i] = T.Cast("float16", T.exp(T.Cast("float32", X[k, i]) - most[0]) / total[0])
+
+    return across
+
+
+def sums(length: int, count: int) -> Any:
+    """Return sums(X[length, count], O[count]) along the first axis, by a thread for each column."""
+
+    @T.prim_func(s_tir=True, private=True)
+    def added(X: T.Buffer((length, count), "float16"), O: T.Buffer((count,), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        for x in range(count):
+            with T.sblock("column"):
+                i = T.axis.spatial(count, x)
+                T.reads(X[0:length, i])
+                T.writes(O[i])
+                total = T.sblock_alloc_buffer((1,), "float32", scope="local")
+                total[0] = T.float32(0)
+                for k in range(length):
+                    total[0] = total[0] + T.Cast("float32", X[k, i])
+                O[i] = T.Cast("float16", total[0])
+
+    return added
+
+
 def layer_norm(rows: int, length: int, epsilon: float, given: int, ordered: bool) -> Any:
     """Return layer_norm(X[given, length], G[length], B[length], (R[rows],) O[rows, length]).
 

@@ -36,6 +36,10 @@ def emit(own: Any, group: Group) -> None:
 
 
 def _softmax(own: Any, group: Group) -> None:
+    shape = own.graph.values[group.output].shape
+    if int(group.attrs["axis"]) not in (-1, len(shape) - 1):
+        _softmax_across(own, group, int(group.attrs["axis"]))
+        return
     name, factor = _unscaled(own, group.inputs[0])
     length = own.graph.values[name].shape[-1]
     var, source = _held(own, name)
@@ -44,6 +48,29 @@ def _softmax(own: Any, group: Group) -> None:
     args = (rows, length, source, held, factor)
     made = _by_rows(own, sequence_kernels.softmax, args, [var], (rows, held))
     _keep(own, group.output, made, held)
+
+
+def _softmax_across(own: Any, group: Group, axis: int) -> None:
+    """Emit a softmax over another than the last axis: a thread to each sum, neighbours read neighbours."""
+    shape = own.graph.values[group.output].shape
+    wanted = _in_front(shape, (axis,))
+    length, count = wanted.shape
+    var = own.call(sequence_kernels.softmax_across, wanted.shape, [own.arranged(group.inputs[0], wanted)], wanted.shape)
+    order = np.empty(length * count, np.int32)
+    order[wanted.reshape(-1)] = np.arange(length * count, dtype=np.int32)
+    own.ordered[group.output] = var, order
+
+
+def _reduce_sum(own: Any, group: Group) -> None:
+    wanted = _in_front(own.graph.values[group.inputs[0]].shape, own.graph.operations[group.output].axes)
+    var = own.call(sequence_kernels.sums, wanted.shape, [own.arranged(group.inputs[0], wanted)], wanted.shape[1:])
+    _elementwise(own, group, var)
+
+
+def _in_front(shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return the numbers of a tensor's elements [those along some axes, the others]."""
+    numbers = np.moveaxis(np.arange(prod(shape), dtype=np.int32).reshape(shape), axes, range(len(axes)))
+    return numbers.reshape(prod(shape[axis] for axis in axes), -1)
 
 
 def _unscaled(own: Any, name: str) -> tuple[str, float]:
@@ -76,19 +103,35 @@ def _layer_norm(own: Any, group: Group) -> None:
 
 
 def _matmul(own: Any, group: Group) -> None:
-    graph, result = own.graph, own.graph.values[group.output].shape
-    *lead, m, n = result
-    one, other = group.inputs
+    *lead, m, n = own.graph.values[group.output].shape
     held = round_up(n, _WIDE if n > EDGE else EDGE)
-    x, left = _rows_of(own, one, tuple(lead), False)
-    y, right = _rows_of(own, other, tuple(lead), True)
-    k, batch = graph.values[one].shape[-1], prod(lead)
+    first = own.graph.operations[group.output].weight_first
+    sides: list[str | None] = [*group.inputs]
+    if group.weights:
+        sides.insert(0 if first else 1, None)
+
+    def rows(turned: bool) -> tuple[Any, int]:
+        name = sides[turned]
+        if name is not None:
+            return _rows_of(own, name, tuple(lead), turned)
+        numbers = np.asarray(own.weights[group.weights["weight"]], np.float16)
+        return _constant_rows(numbers.swapaxes(-1, -2) if turned else numbers, tuple(lead))
+
+    (x, left), (y, right) = rows(False), rows(True)
+    k = int(group.attrs["in_channels"]) if group.weights else own.graph.values[group.inputs[0]].shape[-1]
+    batch = prod(lead)
     if min(left, right) < k or (left != right and min(left, right) != k):
         raise CompileError(f"{group.name}: rows of {left} and {right} columns do not meet", "report this network")
     shape = Product(batch, m, n, left, right, held)
     made = relax.TensorType((batch * m, held), "float16")
     var = own.builder.emit(relax.call_tir(_multiplying(own, shape), [x, y], made))
     _keep(own, group.output, var, held)
+
+
+def _constant_rows(numbers: np.ndarray[Any, Any], lead: tuple[int, ...]) -> tuple[Any, int]:
+    rows = np.zeros((*lead, numbers.shape[-2], round_up(numbers.shape[-1], VECTOR)), np.float16)
+    rows[..., : numbers.shape[-1]] = numbers
+    return relax.const(rows.reshape(-1, rows.shape[-1]), "float16"), rows.shape[-1]
 
 
 def _rows_of(own: Any, name: str, lead: tuple[int, ...], turned: bool) -> tuple[Any, int]:
@@ -211,14 +254,21 @@ def _combined(own: Any, group: Group) -> None:
         number = float(np.asarray(next(own.weights[name] for name in group.weights.values())).reshape(-1)[0])
         _mapped(own, group, (("by_number", group.kind, number), activation(group)))
         return
-    pixels = prod(own.graph.values[group.output].shape) // VECTOR
+    size = own.graph.values[group.output].shape
+    pixels = prod(size) // VECTOR
+
+    def operand(name: str) -> Any:
+        shape = own.graph.values[name].shape
+        if shape == size:
+            return own.viewed(own.plain_of(name), (pixels, VECTOR))
+        numbers = np.broadcast_to(np.arange(prod(shape), dtype=np.int32).reshape(shape), size)
+        return own.arranged(name, numbers.reshape(pixels, VECTOR))
 
     def constant(name: str, shape: tuple[int, ...]) -> Any:
         whole = np.broadcast_to(own.weights[name], shape).astype(np.float16)
         return relax.const(np.ascontiguousarray(whole).reshape(pixels, VECTOR), "float16")
 
-    values = [own.viewed(own.plain_of(name), (pixels, VECTOR)) for name in group.inputs]
-    operands = own.sides(group, values, constant)
+    operands = own.sides(group, [operand(name) for name in group.inputs], constant)
     args = (pixels, pixels, pixels, VECTOR, group.kind, activation(group))
     _elementwise(own, group, own.call(kernels.combined, args, operands, (pixels, VECTOR)))
 
@@ -281,8 +331,9 @@ def _by_rows(own: Any, make: Any, args: tuple[Any, ...], operands: list[Any], sh
 
 EMITTERS: dict[str, Callable[[Any, Group], None]] = {
     "softmax": _softmax,
+    "reduce_sum": _reduce_sum,
     "layer_norm": _layer_norm,
-    "matmul": _matmul,
+    **dict.fromkeys(("matmul", "dense"), _matmul),
     "recurrent": _recurrent,
     **dict.fromkeys(kernels.BINARY, _combined),
     **dict.fromkeys(rules.UNARY, _unary),

@@ -117,25 +117,38 @@ def _matmul(graph: Graph, group: Group) -> str:
     return ""
 
 
+def _turned(graph: Graph, group: Group) -> str:
+    if group.relu or "activation" in group.options or prod(graph.values[group.inputs[0]].shape) > MOST:
+        return f"no rule for {group.kind} with an activation, or of so many numbers"
+    return ""
+
+
 def _joined(graph: Graph, group: Group) -> str:
-    shapes = {graph.values[name].shape for name in (*group.inputs, group.output)}
     size = prod(graph.values[group.output].shape)
     if size % VECTOR or size > MOST:
         return f"no rule for {group.kind} of other than multiples of {VECTOR} numbers"
-    if len(shapes) > 1 or len(group.inputs) + len(group.weights) != 2:
-        return f"no rule for {group.kind} that broadcasts other than by channel"
-    return ""
+    return "" if len(group.inputs) + len(group.weights) == 2 else f"no rule for {group.kind} of several tensors"
 
 
 def _whole(graph: Graph, group: Group) -> str:
     return "" if prod(graph.values[group.output].shape) % VECTOR == 0 else f"no rule for {group.kind} of odd sizes"
 
 
+def _constant(graph: Graph, group: Group) -> str:
+    whole = "untransposed" in group.options and set(group.weights) == {"weight"} and not group.relu
+    shapes = [graph.network.params[group.weights["weight"]], graph.values[group.inputs[0]].shape] if whole else []
+    if not whole or "activation" in group.options or min(map(len, shapes)) < 2:
+        return "no rule for products with a constant and more"
+    lead = graph.values[group.output].shape[:-2]
+    return f"no rule for {group.kind} of so many numbers" if max(prod((*lead, *s[-2:])) for s in shapes) > MOST else ""
+
+
 UNARY = ("gelu", "erf", "sigmoid", "tanh", "clip", "leaky_relu", "relu", "silu", "hard_sigmoid", "hard_swish")
 _RULES: dict[str, Callable[[Graph, Group], str]] = {
-    "softmax": _last,
+    **dict.fromkeys(("softmax", "reduce_sum"), _turned),
     "layer_norm": _layer_norm,
     "matmul": _matmul,
+    "dense": _constant,
     "recurrent": lambda graph, group: "",
     **dict.fromkeys(BINARY, _joined),
     **dict.fromkeys(UNARY, _whole),

@@ -321,13 +321,31 @@ def test_rows_are_summed_in_registers(tmp_path: Path) -> None:
     assert report(source, tmp_path).count("0 bytes stack frame, 0 bytes spill stores") == 3
 
 
-def test_a_constant_on_the_left_of_a_product_has_no_rule() -> None:
+def test_a_constant_on_either_side_of_a_product_is_an_operand_like_any() -> None:
     layers = (
         Layer("m", "matmul", ("x",), {"constant": "w"}, {"swapped": True}),
         Layer("r", "matmul", ("m",), {"constant": "v"}),
     )
-    net = Network("net", {"x": TensorType((16, 16), "fp32")}, layers, ("r",), {"w": (16, 16), "v": (16, 16)})
-    assert "constant" in rules.unsupported_reason(fuse(fuse_network(net)))
+    net = Network("net", {"x": TensorType((2, 16, 24), "fp32")}, layers, ("m", "r"), {"w": (12, 16), "v": (24, 16)})
+    assert not require_equal(net, drawn(net))
+
+
+def test_cameras_and_points_of_several_levels_equal_their_general_form() -> None:
+    """Images of a batch, softmax and sums across leading axes, operands that repeat in any of six dimensions."""
+    b = Builder(24, 6, 8)
+    views = b.layer("cut", "reshape", "x")
+    b.layers[-1] = Layer("cut", "reshape", ("x",), {}, {"shape": (3, 8, 6, 8)})
+    y = b.layer("lift", "conv2d", views, shape=(12, 8, 3, 3), stride=1, padding=1)
+    one = {"axes": (1,), "step": (1,)}
+    depth = b.layer("depth", "softmax", b.layer("d", "slice", y, begin=(0,), end=(4,), **one), axis=1)
+    b.layers.append(Layer("many", "reshape", (depth,), {}, {"shape": (3, 4, 1, 6, 8)}))
+    b.layers.append(Layer("few", "reshape", (b.layer("f", "slice", y, begin=(4,), end=(12,), **one),), {},
+                          {"shape": (3, 1, 8, 6, 8)}))  # fmt: skip
+    outer = b.layer("outer", "multiply", "many", "few")
+    total = b.layer("total", "reduce_sum", outer, axis=(0, 1), keepdims=False)
+    last = b.layer("last", "reduce_sum", depth, axis=3, keepdims=True)
+    net = b.network(outer, total, last)
+    assert not require_equal(net, drawn(net))
 
 
 @needs_nvcc

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
@@ -50,10 +51,14 @@ def upward_ranks(mean_cost: Sequence[float], edges: Edges) -> list[float]:
     return ranks
 
 
-def earliest_slot(busy: Sequence[tuple[float, float]], ready: float, duration: float) -> float:
-    """Return the earliest start >= `ready` at which `duration` fits between the sorted `busy` intervals."""
+def earliest_slot(busy: Sequence[tuple[float, float]], ready: float, duration: float, first: int = 0) -> float:
+    """Return the earliest start >= `ready` at which `duration` fits between the sorted `busy` intervals.
+
+    Those before the place `first` end by `ready`.
+    """
     start = ready
-    for begin, end in busy:
+    for place in range(first, len(busy)):
+        begin, end = busy[place]
         if start + duration <= begin:
             break
         start = max(start, end)
@@ -152,12 +157,13 @@ def _try(
     count = min(workload.lanes(cost.engine), cost.share) if workload.lanes(cost.engine) > 1 else 1
     lanes = _lanes(timeline, cost.engine, workload.lanes(cost.engine), count)
     busy = sorted(span for lane in lanes for span in timeline.busy.get((cost.engine, lane), []))
+    over = list(itertools.accumulate((end for _, end in busy), max))
     transfers = {p: transfer_ns(workload, mapping[p], cost) for p in graph.predecessors(cost.stage)}
     starts, latest = list[float](), 0.0
     for frame in range(min(max(horizon // period, 1), FRAMES)):
         release = offset + frame * period
         ready = max([float(release), *(done[p][frame] + transfers[p] for p in transfers)])
-        start = earliest_slot(busy, ready, cost.time_ns)
+        start = earliest_slot(busy, ready, cost.time_ns, bisect_right(over, ready))
         starts.append(start)
         latest = max(latest, start + cost.time_ns - release)
     load = cost.time_ns / period + max(timeline.load.get((cost.engine, lane), 0.0) for lane in lanes)

@@ -366,7 +366,9 @@ def _in_mode(
     if many and (known := _here(workload, request.start)):
         solution = given(workload, known, goals)
     else:
-        solution = solve(workload, goals, request.budget, start)
+        listed = solution = solve(workload, goals, request.budget, start)
+        if many and solution.candidate.verdict != "feasible":
+            solution = kept(listed, lambda: neighbourhoods.levelled(listed, workload, goals, clock))
     simulated = request.observed is not NOTHING or request.simulate is None
     if many and (simulated or solution.candidate.verdict != "feasible"):  # estimates alone mislead many moves
         enough = 0.0 if request.solver == "restarts" else -1.0

@@ -14,7 +14,7 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning import scores
-from socsched.planning.candidate import judge, quick_score, score
+from socsched.planning.candidate import judge, quick_score, score, utilisations
 from socsched.planning.clock import NO_CLOCK
 from socsched.planning.deployment import deploy
 from socsched.planning.feasibility.lower_bounds import beyond_proof
@@ -177,3 +177,13 @@ def test_a_search_that_no_bound_can_end_says_so_and_does_not_go_on() -> None:
     (line,) = plan.solver.decide or ()
     assert "deadline of chain e2e-sensing-to-control: at least 750.8 ms" in line
     assert not plan.conflicts
+
+
+def test_levelled_engines_lead_to_a_plan_where_a_list_schedule_fills_one() -> None:
+    planted = planner_finds.instance(8, 128, 0.85)
+    assert planted
+    workload = scale.workload_of(planted[0], get_platform(ORIN), planted[1])
+    listed = given(workload, initial_mapping(workload), ("latency",))
+    found = neighbourhoods.levelled(listed, workload, ("latency",), NO_CLOCK)
+    assert found.score[0] < listed.score[0]
+    assert max(utilisations(found.candidate.assessment.tasks).values()) <= 1

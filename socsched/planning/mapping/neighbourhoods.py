@@ -35,13 +35,16 @@ _BACK = 3
 """Such moves without a better mapping after which the search returns to the best one."""
 _SOLVES = 2
 """Mappings taken from one program."""
-_SECONDS = 0.02
-"""Deterministic seconds of one."""
+_SECONDS, _LEVELLING = 0.02, 0.4
+"""Deterministic seconds of one, and of the program that levels the load of all engines."""
+_EVENLY = 4
+"""Weight of the busiest engine's load beside the mean load of a stage."""
 _DISMISSED = 3
 """Mappings that count for one analysis, besides those that are analysed: an estimate dismisses most."""
 _FULL = 0.97
 """Share of an engine's lanes up to which its load costs nothing but its price."""
 _MOVE = Mapping[str, Cost]
+Options = Mapping[str, Sequence[Cost]]
 
 
 def suits(workload: Workload) -> bool:
@@ -78,6 +81,60 @@ def search(
     if score(candidate, goals) >= solution.score:
         return replace(solution, search=counted)
     return replace(solution, candidate=candidate, score=score(candidate, goals), search=counted)
+
+
+def levelled(solution: Solution, workload: Workload, goals: Sequence[str], clock: Clock) -> Solution:
+    """Return the mapping whose busiest engine is least busy, and its chains short, where it is nearer to a plan.
+
+    A list schedule that takes the fastest places leaves full engines, from which moves of some stages do not lead away.
+    """
+    options, period = workload.options(), workload.graph.period_ns
+    if not available() or clock.over():
+        return solution
+    here = solution.candidate.deployment.mapping
+    cp = constraints()
+    model = cp.CpModel()
+    loads, terms = dict[str, list[Any]](), list[Any]()
+    taken = {name: [model.new_bool_var("") for _ in costs] for name, costs in options.items()}
+    for name, costs in options.items():
+        model.add_exactly_one(taken[name])
+        for x, cost in zip(taken[name], costs, strict=True):
+            loads.setdefault(cost.engine, []).append(round(_load(workload, cost)) * x)
+            terms.append(round(1e6 * cost.time_ns / period[name]) * x)
+            if name in here:
+                model.add_hint(x, cost is here[name])
+    peak = model.new_int_var(0, 10**12, "")
+    for engine, parts in loads.items():
+        model.add(sum(parts) <= workload.lanes(engine) * peak)
+    model.minimize(_EVENLY * len(options) * peak + sum(terms))
+    chosen = _solved(cp, model, taken, options, clock, _LEVELLING)
+    if chosen is None:
+        return solution
+    candidate = judge(workload, chosen)
+    mine = score(candidate, goals)
+    return replace(solution, candidate=candidate, score=mine) if mine < solution.score else solution
+
+
+def _load(workload: Workload, cost: Cost) -> float:
+    """Return the lanes (1e-6) of its engine that a stage keeps busy where it is placed."""
+    lanes = workload.lanes(cost.engine)
+    period = workload.graph.period_ns[cost.stage]
+    return 1e6 * cost.time_ns / period * (min(cost.share, lanes) if lanes > 1 else 1)
+
+
+def _solved(
+    cp: Any, model: Any, taken: Mapping[str, Sequence[Any]], options: Options, clock: Clock, seconds: float
+) -> dict[str, Cost] | None:
+    """Return the places that a program chooses within deterministic `seconds`, None if it finds none."""
+    solver = cp.CpSolver()
+    solver.parameters.max_deterministic_time, solver.parameters.num_workers = seconds, 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_time_in_seconds = min(max(clock.seconds(), 1e-3), 60.0)
+    status = solver.solve(model)
+    if status not in (cp.OPTIMAL, cp.FEASIBLE):
+        return None
+    number = {name: next(n for n, x in enumerate(xs) if solver.value(x)) for name, xs in taken.items()}
+    return {name: options[name][place] for name, place in number.items()}
 
 
 def clusters_of(workload: Workload) -> list[tuple[str, ...]]:
@@ -257,20 +314,16 @@ class _Placement:
 
     def _loads(self) -> tuple[dict[str, float], list[Any]]:
         """Return a price of every engine, and the terms of what exceeds its lanes."""
-        workload, period = self._workload, self._workload.graph.period_ns
+        workload = self._workload
         fixed: dict[str, float] = {}
         free: dict[str, list[Any]] = {}
 
-        def used(cost: Cost) -> float:
-            lanes = workload.lanes(cost.engine)
-            return 1e6 * cost.time_ns / period[cost.stage] * (min(cost.share, lanes) if lanes > 1 else 1)
-
         for name, cost in self._mapping.items():
             if name not in self._x:
-                fixed[cost.engine] = fixed.get(cost.engine, 0.0) + used(cost)
+                fixed[cost.engine] = fixed.get(cost.engine, 0.0) + _load(workload, cost)
         for name, costs in self._options.items():
             for x, cost in zip(self._x[name], costs, strict=True):
-                free.setdefault(cost.engine, []).append(round(used(cost)) * x)
+                free.setdefault(cost.engine, []).append(round(_load(workload, cost)) * x)
         prices, terms = dict[str, float](), []
         for engine, loads in free.items():
             room = round(workload.lanes(engine) * 1e6 * _FULL - fixed.get(engine, 0.0))
@@ -301,20 +354,16 @@ class _Placement:
 
     def best(self) -> Iterator[_MOVE]:
         """Yield other placements than the mapping's, the best first."""
-        self._exclude([self._options[name].index(self._mapping[name]) for name in self._names])
+        chosen: dict[str, Cost] | None = {name: self._mapping[name] for name in self._names}
         for _ in range(_SOLVES):
-            solver = self._cp.CpSolver()
-            solver.parameters.max_deterministic_time, solver.parameters.num_workers = _SECONDS, 1
-            solver.parameters.random_seed = 0
-            solver.parameters.max_time_in_seconds = min(max(self._of.clock.seconds(), 1e-3), 60.0)
-            status = solver.solve(self._model)
-            count(round(float(solver.response_proto.deterministic_time) * PER_SECOND))
-            if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
-                return
-            chosen = [next(n for n, x in enumerate(self._x[name]) if solver.value(x)) for name in self._names]
-            yield {name: self._options[name][number] for name, number in zip(self._names, chosen, strict=True)}
+            assert chosen
             self._exclude(chosen)
+            chosen = _solved(self._cp, self._model, self._x, self._options, self._of.clock, _SECONDS)
+            count(round(_SECONDS * PER_SECOND))
+            if chosen is None:
+                return
+            yield chosen
 
-    def _exclude(self, chosen: Sequence[int]) -> None:
-        taken = [self._x[name][number] for name, number in zip(self._names, chosen, strict=True)]
+    def _exclude(self, chosen: Mapping[str, Cost]) -> None:
+        taken = [self._x[name][self._options[name].index(cost)] for name, cost in chosen.items()]
         self._model.add(sum(taken) <= len(taken) - 1)

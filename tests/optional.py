@@ -93,7 +93,6 @@ NEEDS = {
     "bags of ROS 1": Need(module("rosbags"), ".venv/bin/pip install '.[ros1]'"),
     "MCAP for ROS 2": Need(module("mcap_ros2"), ".venv/bin/pip install mcap-ros2-support"),
     "Foxglove SDK": Need(module("foxglove"), ".venv/bin/pip install foxglove-sdk"),
-    "MLPerf LoadGen": Need(module("mlperf_loadgen"), ".venv/bin/pip install mlcommons-loadgen"),
     "ROS 2": Need(module("rclpy"), ".venv/bin/pip install '.[ros2]'"),
     "pandas": Need(module("pandas"), ".venv/bin/pip install pandas"),
     "PyTorch": Need(module("torch"), ".venv/bin/pip install torch"),

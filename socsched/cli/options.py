@@ -248,7 +248,8 @@ FILE, FOLDER, PATH = (
 TYPES: dict[str, click.ParamType[Any]] = {
     "path": PATH, "file": FILE, "folder": FOLDER,
     "duration": Quantity("duration"), "power": Quantity("power"), "bandwidth": Quantity("bandwidth"),
-    "percent": Percentage(), "slack": Slack(), "pair": Pair(), "date": click.DateTime(["%Y-%m-%d"]),
+    "percent": Percentage(), "numbers": Numbers(), "slack": Slack(), "pair": Pair(),
+    "date": click.DateTime(["%Y-%m-%d"]),
     "platform": NameOrPath("platforms"), "pipeline": NameOrPath("pipelines"), "study": NameOrPath("studies"),
     "objectives": Objectives(), "mode": MODE, "engine": ENGINE, "stage": STAGE, "pin": PIN, "policy": POLICY,
     "chain": CHAIN,

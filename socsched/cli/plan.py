@@ -16,7 +16,6 @@ from socsched.cli.options import mode, output_file, pipeline, platform, quick, s
 from socsched.cli.output import Output, ready_to_write
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
-from socsched.planning.task import LOAD
 
 if TYPE_CHECKING:
     from socsched.planning.pareto import Point
@@ -115,6 +114,8 @@ def command(output: Output, request: PlanRequest) -> int:
         plan = plan_with(request.pipeline, platform, request.mode, request.options)
     if warning := seldom_repeats([task.period_ns for task in plan.tasks]):
         output.warn(warning)
+    from socsched.planning.task import LOAD
+
     told = {*(engine.id for engine in plan.engines), *(task.name for task in plan.tasks if task.shared)}
     for name, text in (plan.solver.notes or {}).items():
         if name in told or f"{LOAD}{name}" in {task.name for task in plan.tasks}:

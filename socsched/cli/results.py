@@ -1,9 +1,8 @@
-"""Plans and results of verbs: the plan named on the line, exit codes, notes on a run, --scenario and its logs."""
+"""Plans and results of verbs: the plan named on the line, exit codes, notes on a run, --scenario."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -142,8 +141,8 @@ def run_lines(figures: Mapping[str, Any], hang_ns: int = 0) -> list[str]:
 def scenario(*names: str) -> Any:
     """Return the declaration of --scenario with these choices."""
     text = (
-        "Measure as MLPerf Automotive does: p99.9 with early stopping at 99 % confidence; -o also writes logs in "
-        "LoadGen's form.  constant-stream: at the sensors' rates, within the deadline"
+        "Measure as MLPerf Automotive does: p99.9 with early stopping at 99 % confidence.  constant-stream: at the "
+        "sensors' rates, within the deadline"
     )
     text += "; single-stream: the next frame once one is answered." if SINGLE in names else "."
     return option("--scenario", kind=names, help=text)
@@ -154,17 +153,6 @@ def measure(result: ResultDocument, trace: Trace, plan: Plan, scenario: str) -> 
     from socsched.trace.scenario import measured
 
     return {**result, "scenario": {one.chain.name: one.document() for one in measured(trace, plan, scenario)}}
-
-
-def save_logs(output: Output, trace: Trace, plan: Plan, scenario: str | None, folder: Path) -> None:
-    """Write the logs of a scenario into a result folder; those of an earlier run are deleted."""
-    from socsched.trace.scenario import DETAIL, LOGS, SUMMARY, measured, write_logs
-
-    for name in (SUMMARY, DETAIL):
-        for stale in (folder / LOGS).glob(f"*/{name}"):
-            stale.unlink()
-    for place in write_logs(measured(trace, plan, scenario), plan, trace, folder) if scenario else ():
-        output.note(f"wrote {place}/ ({SUMMARY}, {DETAIL})")
 
 
 def scenario_table(figures: dict[str, ScenarioDocument]) -> Sheet:

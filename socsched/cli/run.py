@@ -76,8 +76,6 @@ def command(output: Output, request: RunRequest) -> int:
     if folder:
         done.save(folder, kept=(folders.FRAMES,))
         output.note(folders.describe_files(folder, ", frames.jsonl"))
-        if done.trace is not None:
-            results.save_logs(output, done.trace, plan, request.scenario, folder)
     if request.learn:
         _learn(output, done, pipeline)
     if recording:

@@ -154,8 +154,6 @@ def _simulate_plan(output: Output, request: SimulateRequest, policy: str | None)
     if folder:
         done.save(folder)
         output.note(folders.describe_files(folder, ", frames.jsonl" if request.functional else ""))
-        if trace is not None:
-            results.save_logs(output, trace, plan, request.scenario, folder)
 
     def show() -> list[Any]:
         from socsched.reporting import terminal

@@ -76,27 +76,11 @@ def pack(request: type[T], values: dict[str, Any]) -> T:
     return request(**held)
 
 
-def decorated(**options: Any) -> Callable[[F], F]:
-    """Return the decorator that adds declared options to a command of click's own, as those of other packages are."""
-
-    def decorate(function: Any) -> Any:
-        own = [
-            _parameter(each.metadata["option"].name or name, each.metadata["option"]) for name, each in options.items()
-        ]
-        _attach(function, own)
-        return function
-
-    return decorate
-
-
 def output_options(function: F) -> F:
     """Add --json, -q and -v to a command of click's own; it finds the outcome in `ctx.obj` (an `Output`)."""
-    _attach(function, output_parameters())
+    own = reversed(output_parameters())
+    function.__click_params__ = [*getattr(function, "__click_params__", []), *own]  # type: ignore[attr-defined]
     return function
-
-
-def _attach(function: Any, own: list[click.Parameter]) -> None:
-    function.__click_params__ = [*getattr(function, "__click_params__", []), *reversed(own)]
 
 
 def _parameter(name: str, one: Option) -> click.Parameter:

@@ -20,7 +20,7 @@ from socsched.trace.columns import FAULT_OVER, FAULT_SLOW, FAULT_STALL, THROTTLE
 
 # Longest durations of segments under everything that slows them down, bounded by `limits.STRETCHED_NS`.
 #
-# Execution times, overruns, batches, clocks, slow slots, slowdowns and co-running jobs are known before a simulation
+# Execution times, overruns, clocks, slow slots, slowdowns and co-running jobs are known before a simulation
 # starts, so their combined worst case is too.  The effect of the contention model is checked on each call
 # (`Callbacks.resolve_contention`).
 
@@ -37,7 +37,6 @@ def find_worst_ratios(plan: Plan, tables: dict[str, Any], faults: Faults, segmen
     coruns = _corun_factors(tables)
     for number, task in enumerate(plan.tasks):
         own = float(overruns.get(task.name, 1))
-        own *= 1 + (tables["t_batch"][number] - 1) * tables["t_batch_extra"][number] / 1000
         size, cost = tables["t_times"][number], tables["t_cost"][number]
         if size and cost:
             own *= max(tables["times"][tables["t_times0"][number] + size - 1] / cost, 1.0)

@@ -20,8 +20,8 @@ from socsched.sim.mechanisms import (
     apply_preemption,
     classify_keys,
     make_pair_tables,
-    make_task_row,
     make_unit_row,
+    weight_of,
 )
 from socsched.sim.policies import Policy, Term, get_policy
 
@@ -300,8 +300,7 @@ def lower(plan: Plan, seed: int, override: str | None = None) -> Lowered:
         _task(rows, task, streams)
         process = (True, task.process) if task.process else (False, task.name)
         rows.row("t", process=processes.setdefault(process, len(processes)))
-        home = engines[task.engine]
-        rows.row("t", **make_task_row(task, plan.engines[home].kind, policies[home]))
+        rows.row("t", weight=weight_of(task, policies[engines[task.engine]]))
     rules = {engine.id: rule for engine, rule in zip(plan.engines, policies, strict=True)}
     rows["g_class"], corun = make_pair_tables(plan.tasks, [(task, segment) for task, _, segment in segments], rules)
     scale = min(lcm(*(engine.lanes for engine in plan.engines)), _FINEST) if plan.engines else 1

@@ -13,7 +13,7 @@ from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.mechanisms import DRAINS, PreemptionMechanism
 
-_MOST_WEIGHT, _MOST_BATCH = 1 << 20, 1 << 20
+_MOST_WEIGHT = 1 << 20
 _MOST_CLASSES = 2048
 """Most distinct co-running segments: the durations of pairs are stored as a table."""
 _NEVER = 1 << 62
@@ -65,7 +65,6 @@ def make_unit_row(rule: Policy, mechanism: PreemptionMechanism, kind: str) -> di
         "margin": rule.margin_ns,
         "corun": corun is not None,
         "corun_once": corun is not None and corun.once_per_segment,
-        "corun_sooner": corun is not None and corun.only_if_sooner,
     }
     return {name: int(value) for name, value in row.items()}
 
@@ -80,17 +79,8 @@ def list_thresholds(rule: Policy) -> tuple[int, ...]:
     return levels
 
 
-def make_task_row(task: Task, kind: str, rule: Policy) -> dict[str, int]:
-    """Return the columns of a task under its engine's policy, on an engine of the given kind."""
-    batch = rule.batch if rule.batch and kind in (rule.batch.kinds or (kind,)) else None
-    most, extra = (batch.size(task), batch.extra_permille) if batch else (1, 0)
-    if not (1 <= most <= _MOST_BATCH and 0 <= extra <= _MOST_BATCH):
-        limits = f"expected a batch from 1 to {_MOST_BATCH} jobs and 0 to {_MOST_BATCH} thousandths for each"
-        raise UsageError(f"policy {rule.name!r}: task {task.name!r}: {limits}, got {most} and {extra}")
-    return {"weight": _weight(task, rule), "batch": most, "batch_extra": extra}
-
-
-def _weight(task: Task, rule: Policy) -> int:
+def weight_of(task: Task, rule: Policy) -> int:
+    """Return a task's weight under a policy."""
     weight = rule.weight(task) if rule.weight else 1
     if not 0 < weight < _MOST_WEIGHT:
         raise UsageError(
@@ -104,7 +94,7 @@ def add_waits(task: Task, rule: Policy, waits: array[int]) -> int:
 
     Tokens start at the weight and grow by the weight for every own execution time waited.
     """
-    weight = _weight(task, rule)
+    weight = weight_of(task, rule)
     first, strict = len(waits), rule.tokens is not None and rule.tokens.strict
     cost = sum(segment.time_ns for segment in task.segments) or task.cost_ns
     levels = list_thresholds(rule)

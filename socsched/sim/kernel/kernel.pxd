@@ -5,7 +5,7 @@ cimport cython
 cdef extern from *:
     const long long FAR "SOCSCHED_FAR", SHIFT "SOCSCHED_SHIFT", FULL "SOCSCHED_FULL", SEGMENT "SOCSCHED_SEGMENT"
     const long long NONE "SOCSCHED_NONE", RESTART "SOCSCHED_RESTART", SLOWDOWN "SOCSCHED_SLOWDOWN"
-    const long long COMPLETION "SOCSCHED_COMPLETION", SKIP "SOCSCHED_SKIP", ABORT "SOCSCHED_ABORT"
+    const long long SKIP "SOCSCHED_SKIP", ABORT "SOCSCHED_ABORT"
     const long long DEGRADE "SOCSCHED_DEGRADE", LATEST "SOCSCHED_LATEST", DONE "SOCSCHED_DONE"
     const long long DROPPED "SOCSCHED_DROPPED", ABORTED "SOCSCHED_ABORTED", MISS "SOCSCHED_MISS"
     const long long UNFINISHED "SOCSCHED_UNFINISHED", QUEUE_FULL "SOCSCHED_QUEUE_FULL"
@@ -213,13 +213,13 @@ cdef class Kernel(Columns):
     cdef column t_inputs, t_queue, t_overflow, t_deadline, t_priority, t_period, t_criticality, t_first, t_count, t_cost
     cdef column t_reads0, t_reads, t_successors0, t_successors, t_on_late, t_degraded0, t_degraded, t_stream, t_times0, t_times, t_interpolate
     cdef column t_overrun_stream, t_overrun_chance, t_overrun_up, t_overrun_down, t_budget, t_server_period, t_weight_bytes, reads, successors, times
-    cdef column t_over, t_low, t_loop_source, t_closes_loop, t_process, t_weight, t_batch, t_batch_extra, t_join0, t_join
+    cdef column t_over, t_low, t_loop_source, t_closes_loop, t_process, t_weight, t_join0, t_join
     # segments
     cdef column g_time, g_bytes, g_unit, g_width, g_waits0, g_hold, g_name, g_rest, g_class, host_times, corunner_times
     # units
     cdef column u_engine, u_order0, u_preemption, u_in_flight, u_reset, u_term0, u_term1, u_dynamic, u_quantum, u_tick
     cdef column u_across, u_reservations, u_global, u_save, u_restore, u_restart_job, u_drain, u_tokens
-    cdef column u_fair, u_margin, u_corun_once, u_corun_sooner, u_corun, waits
+    cdef column u_fair, u_margin, u_corun_once, u_corun, waits
     # engines
     cdef column n_switch, n_migrate, n_reshape, n_slot0, n_slots, n_power, n_clock, n_level, n_top, n_governor, n_slow
     cdef column n_fast, n_stalled, n_memory, n_swap_rate, n_linger, n_quantum, slot_speed
@@ -353,7 +353,7 @@ cdef class Kernel(Columns):
 
     cdef int make_jobs(self, dict tables) except -1
 
-    cdef column over_up, over_down, waiting, owes_switch, utilization, head, tail, launch_limit, launched_until, resumed_at, batch, blocked_since, random_numbers, random_next
+    cdef column over_up, over_down, waiting, owes_switch, utilization, head, tail, launch_limit, launched_until, resumed_at, blocked_since, random_numbers, random_next
     cdef int promote(self, long long t, long long job, long long now) except -1
     cdef int draw_time(self, long long t) except -1
     cdef void scale_time(self, long long t, long long up, long long down) noexcept
@@ -377,8 +377,6 @@ cdef class Kernel(Columns):
     cdef int drop_job(self, long long t, long long now) except -1
     cdef int raise_level(self, long long t, long long now) except -1
     cdef int start_job(self, long long t, long long now) except -1
-    cdef int gather_batch(self, long long t, long long now) except -1
-    cdef int end_batch(self, long long t, long long job, long long now) except -1
     cdef int complete_job(self, long long t, long long now) except -1
     cdef int move_job(self, long long t, long long g, long long now) except -1
 
@@ -386,9 +384,8 @@ cdef class Kernel(Columns):
 
     cdef column corun_closed
     cdef int admit_corunner(self, long long u, long long now) except -1
-    cdef long long find_corunner(self, long long u, long long host, long long now) noexcept
+    cdef long long find_corunner(self, long long u, long long host) noexcept
     cdef int start_corunner(self, long long u, long long host, long long t, long long now) except -1
-    cdef long long ends_sooner(self, long long host, long long t, long long pair, long long now) noexcept
     cdef int end_corun_segment(self, long long t, long long now) except -1
 
     cdef int make_dispatcher(self, dict tables) except -1

@@ -116,8 +116,6 @@ class Kernel(Columns):
         self.t_closes_loop = self.own(tables["t_closes_loop"])
         self.t_process = self.own(tables["t_process"])
         self.t_weight = self.own(tables["t_weight"])
-        self.t_batch = self.own(tables["t_batch"])
-        self.t_batch_extra = self.own(tables["t_batch_extra"])
         self.t_join0 = self.own(tables["t_join0"])
         self.t_join = self.own(tables["t_join"])
         self.reads = self.own(tables["reads"])
@@ -163,7 +161,6 @@ class Kernel(Columns):
         self.u_fair = self.own(tables["u_fair"])
         self.u_margin = self.own(tables["u_margin"])
         self.u_corun_once = self.own(tables["u_corun_once"])
-        self.u_corun_sooner = self.own(tables["u_corun_sooner"])
         self.u_corun = self.own(tables["u_corun"])
         self.waits = self.own(tables["waits"])
 
@@ -1456,10 +1453,9 @@ class Kernel(Columns):
     # `owes_switch[t]`: the job must pay for a switch when it resumes.  `launch_limit[t]`: the segment after which it
     # launches no more (-1: none); `launched_until[t]`: the same, due to a more urgent job on another engine.
     # `blocked_since[t]`: instant since which it waits for non-preemptible work (-1: it does not).  `resumed_at[t]`: the
-    # segment at which it was last resumed.  `batch[t]`: the other members of its job's batch, linked like waiting jobs
-    # (-1: none).  `over_up[t]` / `over_down[t]`: how long its job runs beyond its time at the low level of criticality,
-    # as a share of that time.  `utilization[t]`: its utilization of its engine in 2**-20, for clocks following the
-    # load.
+    # segment at which it was last resumed.  `over_up[t]` / `over_down[t]`: how long its job runs beyond its time at the
+    # low level of criticality, as a share of that time.  `utilization[t]`: its utilization of its engine in 2**-20, for
+    # clocks following the load.
 
     def make_jobs(self, tables: dict[str, Any]) -> None:
         self.waiting = self.fill(self.tasks, 0)
@@ -1472,7 +1468,6 @@ class Kernel(Columns):
         self.launch_limit = self.fill(self.tasks, -1)
         self.launched_until = self.fill(self.tasks, -1)
         self.resumed_at = self.fill(self.tasks, 0)
-        self.batch = self.fill(self.tasks, -1)
         self.blocked_since = self.fill(self.tasks, -1)
         streams: i64 = tables["numbers"]["streams"]
         self.random_numbers = self.fill(streams * DRAWS, 0)
@@ -1595,10 +1590,6 @@ class Kernel(Columns):
         self.mark_dirty(self.unit[t])
         self.owes_switch[t] = self.overhead[t] = self.timed[t] = 0
         self.end_job(t, job, now, status)
-        while self.batch[t] >= 0:
-            job = self.batch[t]
-            self.batch[t] = self.j_next[job]
-            self.end_job(t, job, now, status)
         self.job[t] = -1
         self.promote_next(t, now)
 
@@ -1842,62 +1833,15 @@ class Kernel(Columns):
             self.record_instant(now, RAISED, t, self.j_frame[self.job[t]], 0)
 
     def start_job(self, t: i64, now: i64) -> None:
-        """Start a job for the first time: sample its inputs, and gather waiting jobs of its task into a batch."""
+        """Start a job for the first time: sample its inputs."""
         job: i64 = self.job[t]
         self.j_start[job] = now
         if self.has_chains:
             self.chains.record_start(t, self.j_frame[job], self.latest)
         if self.record and self.t_reads[t]:
             self.write_sample(t, job, self.latest)
-        if self.t_batch[t] > 1 and self.head[t] >= 0:
-            self.gather_batch(t, now)
         if self.depth[t]:
             self.mark_queue(t)
-
-    def gather_batch(self, t: i64, now: i64) -> None:
-        """Serve waiting jobs of a task together with the starting one."""
-        last: i64 = -1
-        size: i64 = 1
-        while self.head[t] >= 0 and size < self.t_batch[t]:
-            job: i64 = self.head[t]
-            self.head[t] = self.j_next[job]
-            self.waiting[t] -= 1
-            self.j_next[job] = self.j_previous[job] = -1
-            if last < 0:
-                self.batch[t] = job
-            else:
-                self.j_next[last] = job
-            last = job
-            size += 1
-            self.j_start[job] = now
-            if self.has_chains:
-                self.chains.record_start(t, self.j_frame[job], self.latest)
-            if self.record and self.t_reads[t]:
-                self.write_sample(t, job, self.latest)
-        if self.head[t] >= 0:
-            self.j_previous[self.head[t]] = -1
-        else:
-            self.tail[t] = -1
-        self.scale_time(t, 1000 + (size - 1) * self.t_batch_extra[t], 1000)
-        self.load_segment(t, self.first[t] + self.current[t])
-
-    def end_batch(self, t: i64, job: i64, now: i64) -> None:
-        """Complete the other members of a finished job's batch."""
-        i: i64
-        while job >= 0:
-            after: i64 = self.j_next[job]
-            frame: i64 = self.j_frame[job]
-            release: i64 = self.j_release[job]
-            if now > self.j_deadline[job]:
-                self.late[t] += 1
-                self.record_instant(now, MISS, t, frame, now - self.j_deadline[job])
-            self.latest[t] = frame
-            self.end_job(t, job, now, DONE)
-            if self.has_chains:
-                self.chains.record_end(t, frame, now)
-            for i in range(self.t_successors0[t], self.t_successors0[t] + self.t_successors[t]):
-                self.deliver(self.successors[i], frame, release, now)
-            job = after
 
     def complete_job(self, t: i64, now: i64) -> None:
         """Complete a job: deliver its output and promote the next job."""
@@ -1924,13 +1868,9 @@ class Kernel(Columns):
         if self.has_chains:
             self.chains.record_end(t, frame, now)
         self.job[t] = -1
-        others: i64 = self.batch[t]
-        self.batch[t] = -1
         self.promote_next(t, now)
         for i in range(self.t_successors0[t], self.t_successors0[t] + self.t_successors[t]):
             self.deliver(self.successors[i], frame, release, now)
-        if others >= 0:
-            self.end_batch(t, others, now)
 
     def move_job(self, t: i64, g: i64, now: i64) -> None:
         """Move a job to its next segment's slots: release the present ones or busy-wait on them, and queue there."""
@@ -1968,11 +1908,11 @@ class Kernel(Columns):
         host: i64 = self.running_claims[self.u_order0[u]]
         alone: i64 = self.running_count[u] == 1 and host < self.tasks
         if alone and self.slice_open[host] and not self.overhead[host] and not self.corun_closed[u]:
-            t: i64 = self.find_corunner(u, host, now)
+            t: i64 = self.find_corunner(u, host)
             if t >= 0:
                 self.start_corunner(u, host, t, now)
 
-    def find_corunner(self, u: i64, host: i64, now: i64) -> i64:
+    def find_corunner(self, u: i64, host: i64) -> i64:
         """Return the first waiting job that may co-run with a host (-1: none)."""
         base: i64 = self.u_order0[u]
         i: i64
@@ -1983,7 +1923,7 @@ class Kernel(Columns):
                 continue
             own: i64 = self.first[t] + self.current[t]
             pair: i64 = self.g_class[g] * self.classes + self.g_class[own]
-            if self.corunner_times[pair] and (not self.u_corun_sooner[u] or self.ends_sooner(host, t, pair, now)):
+            if self.corunner_times[pair]:
                 return t
         return -1
 
@@ -2000,7 +1940,6 @@ class Kernel(Columns):
         if self.host_times[pair] != self.g_time[g]:
             self.corun_time[host] = self.host_times[pair]
             self.update_pace(host, now)
-        # a batch may have changed the co-runner's remaining work, but not its position
         time: i64 = scale_ceil(self.get_segment_time(t, own), self.corunner_times[pair], self.g_time[own])
         self.updated_at[t], self.timed[t] = now, 0
         self.set_pace(t, self.apply_slowdown(t, time), now)
@@ -2011,22 +1950,6 @@ class Kernel(Columns):
             power = self.n_power[e * self.levels + self.n_level[e]] * self.width[t]
         self.corun_power[u] = scale_floor(power, self.g_time[own], self.corunner_times[pair])
         self.power_now += self.corun_power[u]
-
-    def ends_sooner(self, host: i64, t: i64, pair: i64, now: i64) -> i64:
-        """Return whether co-running at present paces gives a smaller sum of both end times than running in sequence."""
-        g: i64 = self.first[host] + self.current[host]
-        own: i64 = self.first[t] + self.current[t]
-        left: i64 = self.get_remaining(host, now)
-        mine: i64 = self.get_remaining(t, now)
-        left_corun: i64 = scale_ceil(left, self.host_times[pair], self.g_time[g])
-        mine_corun: i64 = scale_ceil(mine, self.corunner_times[pair], self.g_time[own])
-        alone: i64 = 2 * left + mine
-        if mine_corun <= left_corun:
-            # the co-runner ends first, and the host completes its work alone
-            rest: i64 = left - scale_ceil(mine_corun, self.g_time[g], self.host_times[pair])
-            return 2 * mine_corun + rest < alone
-        rest = mine - scale_ceil(left_corun, self.g_time[own], self.corunner_times[pair])
-        return 2 * left_corun + rest < alone
 
     def end_corun_segment(self, t: i64, now: i64) -> None:
         """Handle the end of a co-runner's segment."""
@@ -2199,8 +2122,6 @@ class Kernel(Columns):
         """Return whether a running job should finish before a waiting one (`Taking.drain`)."""
         left: i64 = self.get_remaining(c, now)
         waits: i64 = self.get_remaining(other, now)
-        if self.u_drain[u] == COMPLETION:
-            return left <= waits + self.u_save[u] + self.u_restore[u] + self.n_switch[self.u_engine[u]]
         # in 2**10 ns: remaining work is rounded at every change of pace
         whole: i64 = (self.t_cost[c] >> 10) + 1
         its: i64 = (self.t_cost[other] >> 10) + 1
@@ -2622,15 +2543,6 @@ class Kernel(Columns):
                 if self.record:
                     self.write_job(t, job, -1, 0)
                 job = self.head[t] if job == self.job[t] else self.j_next[job]
-            while self.batch[t] >= 0:
-                job = self.batch[t]
-                self.batch[t] = self.j_next[job]
-                if self.j_deadline[job] <= end:
-                    overdue[t] += 1
-                    self.record_instant(self.j_deadline[job], UNFINISHED, t, self.j_frame[job], 0)
-                self.add_totals(t, job)
-                if self.record:
-                    self.write_job(t, job, -1, 0)
         for e in range(self.units):
             self.stop_corunning(e, end)
         for e in range(self.engines):

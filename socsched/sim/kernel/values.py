@@ -20,7 +20,6 @@ NONE = 2
 RESTART = 3
 # when a running job finishes rather than being preempted
 SLOWDOWN = 1
-COMPLETION = 3
 # how a job that will be late is handled
 SKIP = 1
 ABORT = 2

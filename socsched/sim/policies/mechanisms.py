@@ -1,4 +1,4 @@
-"""Mechanisms a policy may declare: preemption of engines, tokens, co-running jobs, batches.
+"""Mechanisms a policy may declare: preemption of engines, tokens, co-running jobs.
 
 The kernel implements these, independently of the policies that use them.
 """
@@ -13,7 +13,7 @@ from socsched.planning.plan import Task
 
 MODES = ("full", "segment", "none", "restart")
 LOST_WORK = ("in-flight", "job")
-DRAINS = ("", "slowdown", "share", "completion")
+DRAINS = ("", "slowdown", "share")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,7 @@ class PreemptionMechanism:
 
     - ``slowdown``: the waiting job would slow it down by more (the rest of the waiting job, relative to the whole
       time of the running one) than the other way round;
-    - ``share``: a larger share of it is left than of the waiting job;
-    - ``completion``: preempting would delay the sum of both ends: the rest of it is at most the rest of the waiting job
-      plus the costs of saving and restoring.
+    - ``share``: a larger share of it is left than of the waiting job.
     """
 
     mode: str
@@ -78,26 +76,11 @@ class CoRunning:
 
     `times(host, segment, co-runner, its segment)`: duration in ns of each whole segment when both co-run, host's first;
     None: they do not co-run.  It is called once per pair, before the simulation starts.  `kinds`: engine kinds, empty:
-    all.  With `only_if_sooner` a job co-runs only if both end sooner in sum than one after the other; with
-    `once_per_segment` at most one co-running segment ends during a host's segment.  Co-runners occupy no slots; their
-    energy is that of their work running alone, and their memory traffic is counted but neither waits nor delays other
-    traffic.
+    all.  With `once_per_segment` at most one co-running segment ends during a host's segment.  Co-runners occupy no
+    slots; their energy is that of their work running alone, and their memory traffic is counted but neither waits nor
+    delays other traffic.
     """
 
     times: Callable[[Task, Segment, Task, Segment], tuple[int, int] | None]
-    only_if_sooner: bool = False
     kinds: tuple[str, ...] = ()
     once_per_segment: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A starting job takes waiting jobs of its task along, `size(task)` in all.
-
-    Each additional one costs `extra_permille` thousandths of a job alone; all end together.  `kinds`: engine kinds,
-    empty: all.
-    """
-
-    size: Callable[[Task], int]
-    extra_permille: int
-    kinds: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from socsched.cli.output import Output
 from socsched.cli.root import run as main
 from socsched.errors import UsageError
 from socsched.planning.io import load_plan
-from socsched_literature.cli.planners import command
+from socsched_literature.cli.study import planners as command
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from socsched.planning.plan import Plan, Task
 from socsched.sim import policies
 from socsched.sim.build import load_kernel
 from socsched.sim.policies import Policy, Term
-from socsched.sim.policies.mechanisms import Batch, CoRunning, PreemptionMechanism, Tokens
+from socsched.sim.policies.mechanisms import CoRunning, PreemptionMechanism, Tokens
 from socsched.sim.simulate import run
 from socsched.trace.trace import Trace
 from socsched_literature.policies import reef
@@ -283,40 +283,6 @@ def test_a_task_that_was_idle_gains_no_lead(simulate: Simulate) -> None:
     assert sum(e - s for name, s, e in spans(trace) if name == "y") == pytest.approx(10_000 * US, abs=1_001 * US)
 
 
-# -- Irina
-
-
-def test_irina_serves_waiting_requests_of_a_model_together(simulate: Simulate) -> None:
-    """Four requests in the queue when the engine is free at 100 (of 30, 50, 70 and 90): one batch of 100 * 2.2."""
-    made = plan(
-        [on_gpu("other", 100 * US), task("model", 100 * US, engine="gpu", period_ns=20 * US, offset_ns=30 * US)],
-        [gpu()],
-    )
-    trace = simulate(made, 400 * US, "irina:slowdown=2000:save=1ms")
-    assert times(trace, "model")[:4] == [(100 * US, 320 * US)] * 4
-
-
-def test_irina_preempts_for_a_shorter_job_unless_finishing_is_better(simulate: Simulate) -> None:
-    long, short = on_gpu("long", 100 * US), on_gpu("short", 20 * US, offset_ns=30 * US)
-    apart = "irina:slowdown=2000:batch=1:save=10us"
-    trace = simulate(plan([long, short], [gpu()]), 1000 * US, apart)
-    # 70 left against 20 and 20 for saving and restoring: interrupted, for 10 more each way
-    assert times(trace, "short") == [(30 * US, 60 * US)] and times(trace, "long") == [(0, 140 * US)]
-    late = simulate(plan([long, replace(short, offset_ns=65 * US)], [gpu()]), 1000 * US, apart)
-    # 35 left: done first
-    assert times(late, "long") == [(0, 100 * US)] and times(late, "short") == [(100 * US, 120 * US)]
-
-
-def test_irina_stacks_where_both_gain(simulate: Simulate) -> None:
-    """Slowed 1.2 times by each other, 60 and 60 end at 72 and 72 instead of 60 and 120; slowed 1.6 times they would end
-    at 96 and 96, which is later in sum."""
-    made = plan([on_gpu("a", 60 * US), on_gpu("b", 60 * US)], [gpu()])
-    stacked = simulate(made, 1000 * US, "irina:slowdown=1200:batch=1")
-    assert times(stacked, "a") == times(stacked, "b") == [(0, 72 * US)]
-    apart = simulate(made, 1000 * US, "irina:slowdown=1600:batch=1")
-    assert times(apart, "a") == [(0, 60 * US)] and times(apart, "b") == [(60 * US, 120 * US)]
-
-
 # -- XAuto
 
 
@@ -356,17 +322,6 @@ def test_declarations_are_checked() -> None:
                 run(three(("a", 1, 0, "hard")), 1000, policy="bad")
         finally:
             del policies.REGISTERED[rule.name]
-
-
-def test_batches_end_together_and_hand_every_frame_on(simulate: Simulate) -> None:
-    rule = Policy("batches", (Term.ACTIVATION, Term.NOTHING), batch=Batch(lambda task: 3, 500))
-    first = task("first", 100, period_ns=30, engine="gpu", deadline_ns=150)
-    made = plan([first, task("then", 1, after=("first",), engine="cpu", deadline_ns=1000)], [gpu(), engine()])
-    trace = simulate(made, 700, rule)
-    # the frame of 0 alone; at 100 those of 30, 60 and 90 for 200; at 300 those of 120, 150 and 180
-    assert times(trace, "first")[:7] == [(0, 100), *[(100, 300)] * 3, *[(300, 500)] * 3]
-    assert [job.frame for job in trace.jobs if job.task == "then"][:7] == list(range(7))
-    assert [n.frame for n in trace.instants if n.kind == "miss" and n.subject == "first"][:3] == [1, 2, 3]
 
 
 def test_guests_take_the_energy_and_the_traffic_of_their_work(simulate: Simulate) -> None:

@@ -85,7 +85,7 @@ def test_policies_that_change_nothing_are_left_out_with_the_reason() -> None:
     names, left_out = policies.select_policies(small(), None)
     assert "cbs" in left_out and "reservation" in left_out["cbs"] and "reef" in names
     on_cpus = plan([task("a", 1)])
-    assert set(policies.select_policies(on_cpus, None)[1]) >= {"cbs", "reef", "xauto", "irina", "edf-criticality"}
+    assert set(policies.select_policies(on_cpus, None)[1]) >= {"cbs", "reef", "xauto", "edf-criticality"}
     with pytest.raises(UsageError, match="unknown scheduling policy 'nothing'"):
         policies.select_policies(small(), ["nothing"])
 

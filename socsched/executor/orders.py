@@ -21,7 +21,7 @@ def declared_terms(name: str) -> Terms:
     Raises UsageError for a policy whose order changes while jobs wait, or that needs more than an order.
     """
     rule = get_policy(name)
-    more = rule.sliced or rule.serves or rule.across or rule.tokens or rule.corun or rule.controller
+    more = rule.sliced or rule.serves or rule.across or rule.tokens or rule.corun
     if callable(rule.order) or more or not set(rule.order) <= CONSTANT:
         raise UsageError(f"policy {name!r} cannot be run on a machine", "plan again with edf, fp or fifo")
     first, second = rule.order

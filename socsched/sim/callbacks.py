@@ -13,7 +13,7 @@ from socsched.errors import UsageError
 from socsched.faults.model import SIMULATION, Faults, Slowdown, check_faults
 from socsched.limits import STRETCHED_NS
 from socsched.planning.plan import Plan
-from socsched.sim.control import Board, ClockFollower, CustomControllers
+from socsched.sim.control import Board, ClockFollower
 from socsched.sim.lower import FAR, Lowered
 from socsched.sim.policies import ReadyJob
 from socsched.trace.columns import FAULT_OVER, FAULT_SLOW, FAULT_STALL, THROTTLE, THROTTLE_OVER
@@ -136,7 +136,6 @@ class Callbacks:
         self.tables["numbers"]["first_fault"] = self._fault_changes[0][0] if self._fault_changes else FAR
         rule = self.plan.throttle
         self.board = Board(self.plan, rule, self.tables) if rule else None
-        self.controllers = CustomControllers(lowered)
         self._next_sample = rule.period_ns if rule else FAR
         self.follower = ClockFollower(self.plan, self.tables)
         self.tables["numbers"]["first_control"] = self._next_control
@@ -292,20 +291,18 @@ class Callbacks:
     def run_controllers(
         self, now: int, counters: Mapping[str, Sequence[int]], traffic: float
     ) -> tuple[int, Collection[int]]:
-        """Run the due controllers of board and policies; return the next due instant and the changed engines."""
+        """Run the due controllers of clocks; return the next due instant and the changed engines."""
         changed: set[int] = set()
         if self.board is not None and self._next_sample <= now:
             self._next_sample, stepped = self.board.sample(now, counters["busy_time"], traffic)
             changed.update(stepped)
         if self.follower.next_ns <= now:
             changed |= self.follower.sample(now, counters["busy_time"])
-        if self.controllers.next_ns <= now:
-            changed |= self.controllers.sample(now, counters)
         return self._next_control, sorted(changed)
 
     @property
     def _next_control(self) -> int:
-        return min(self._next_sample, self.follower.next_ns, self.controllers.next_ns)
+        return min(self._next_sample, self.follower.next_ns)
 
     def list_marks(self) -> list[Mark]:
         """Return every instant that faults and the board add to the trace."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
-from socsched.planning.plan import Plan, PlannedEngine, Task
+from socsched.planning.plan import PlannedEngine, Task
 from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.mechanisms import DRAINS, PreemptionMechanism
 
@@ -34,20 +34,11 @@ def apply_preemption(engine: PlannedEngine, rule: Policy) -> tuple[PlannedEngine
     return replace(engine, preemption=mechanism.mode, in_flight=flight, reset_ns=reset), mechanism
 
 
-def apply_policies(plan: Plan, rules: Sequence[Policy]) -> Plan:
-    """Return a plan whose engines are preempted as under `rules`, one policy per engine."""
-    engines = []
-    for engine, rule in zip(plan.engines, rules, strict=True):
-        own = apply_preemption(engine, rule)[0]
-        engines.append(own if rule.preemptive else replace(own, preemption="none"))
-    return replace(plan, engines=tuple(engines))
-
-
 def classify_keys(rule: Policy) -> int:
     """Return 0 for constant keys, 1 if they change for running jobs or by a threshold, 2 if for any job."""
     if not rule.dynamic:
         return 0
-    if callable(rule.order) or rule.controller or rule.corun or rule.order[1] in _BY_THRESHOLD:
+    if callable(rule.order) or rule.corun or rule.order[1] in _BY_THRESHOLD:
         return 2
     return 1
 

@@ -141,7 +141,6 @@ def run(
     callbacks = Callbacks(lowered, faults or Faults(), seed)
     kernel_class = load_kernel(implementation, _segments(plan, duration_ns), lowered.tables["numbers"]["words"])
     kernel = kernel_class(lowered.tables, callbacks, duration_ns, int(record))
-    callbacks.controllers.kernel = kernel
     # The loop allocates records, never cycles; collecting garbage over millions of records would take half the time.
     collecting = gc.isenabled()
     gc.disable()

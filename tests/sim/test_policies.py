@@ -147,4 +147,4 @@ def test_many_small_simulations_are_worth_a_compiled_kernel_as_one_long_one_is(
 def test_unknown_names_are_answered_with_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
         policies.get_policy("rmx")
-    assert caught.value.hint.startswith("known policies: adaptive, broken, by-deadline, cbs, dm, edf, ")
+    assert caught.value.hint.startswith("known policies: broken, by-deadline, cbs, dm, edf, ")

@@ -17,8 +17,7 @@ from twins import compiled
 
 from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
-from socsched.sim.policies import REGISTERED, Key, Policy, ReadyJob, Term
-from socsched.sim.policies.controllers import View
+from socsched.sim.policies import REGISTERED, Key, Policy, ReadyJob
 from socsched.sim.policies.mechanisms import CoRunning
 from socsched.sim.simulate import SimulationRun, run
 from socsched.trace.trace import Slice
@@ -33,17 +32,6 @@ ORDERS: dict[str, Order] = {
     "latest": lambda job: (-job.activation_ns, -job.release_ns),
 }
 orders = st.sampled_from(sorted(ORDERS))
-
-
-class _Watcher:
-    """A controller that looks at the ready jobs of its unit, and changes nothing."""
-
-    def __init__(self, seen: list[Seen], period_ns: int, order: tuple[Term, Term]) -> None:
-        self.seen, self.period_ns, self.order = seen, period_ns, order
-
-    def decide(self, view: View, now_ns: int) -> tuple[tuple[Term, Term] | None, int | None]:
-        self.seen += [(now_ns, job) for job in view.ready()]
-        return self.order, None
 
 
 def _recorder(order: Order, seen: list[Seen]) -> Key:
@@ -129,21 +117,6 @@ def test_a_policy_is_told_what_the_trace_shows(
     told(made, harm, rule, order, plain=False)
 
 
-@settings(max_examples=20, deadline=None)
-@given(plans(rich=True), rules(), st.integers(1, 50))
-def test_a_controller_is_told_what_the_trace_shows(made: Plan, rule: dict[str, Any], period_ns: int) -> None:
-    sightings = []
-    terms = (Term.DEADLINE, Term.ACTIVATION)
-    for kernel in (compiled(), "python"):
-        seen: list[Seen] = []
-        watcher = _Watcher(seen, period_ns, terms)
-        with known(Policy("watched", terms, controller=lambda watcher=watcher: watcher, **rule)):  # type: ignore[misc]
-            done = run(made, HORIZON, 1, "watched", implementation=kernel)
-        check(made, done, seen, plain=False)
-        sightings.append(seen)
-    assert sightings[0] == sightings[1]
-
-
 @pytest.mark.parametrize("kernel", ["compiled", "python"])
 def test_least_attained_service_preempts(kernel: str) -> None:
     """The job that has run longest yields as soon as it is ahead, at every tick."""
@@ -159,10 +132,9 @@ def test_a_co_running_job_is_shown_as_it_proceeds(kernel: str) -> None:
     """The guest's 20 ns take 40 beside the host: after n ns it has run for n, and half of that is done."""
     seen: list[Seen] = []
     pairs = CoRunning(lambda host, its, guest, other: (its.time_ns, 2 * other.time_ns))
-    terms = (Term.PRIORITY, Term.NOTHING)
-    rule = Policy("watched", terms, corun=pairs, controller=lambda: _Watcher(seen, 5, terms))
+    rule = Policy("watched", _recorder(lambda job: (job.task.priority,), seen), dynamic=True, tick_ns=5, corun=pairs)
     made = plan([task("host", 60, period_ns=100), task("guest", 20, period_ns=100, priority=1)])
     with known(rule):
         run(made, 60, policy="watched", implementation=compiled() if kernel == "compiled" else kernel)
     guest = {now: (job.exec_ns, job.remaining_ns) for now, job in seen if job.task.name == "guest" and now}
-    assert guest == {now: (now, 20 - now // 2) for now in range(5, 40, 5)}
+    assert {now: guest[now] for now in range(5, 40, 5)} == {now: (now, 20 - now // 2) for now in range(5, 40, 5)}

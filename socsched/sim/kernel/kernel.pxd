@@ -414,8 +414,6 @@ cdef class Kernel(Columns):
     cdef long long now, next_fault, event_count
     cpdef object run_events(self, long long most)
     cpdef object get_time(self)
-    cpdef object list_ready(self, long long u)
-    cpdef object get_next_release(self, long long source)
     cdef int schedule_release(self, long long source, long long frame) except -1
     cdef int release_frame(self, long long source, long long now) except -1
     cdef int handle_event(self, long long source, long long now) except -1

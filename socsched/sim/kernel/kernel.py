@@ -4,7 +4,7 @@ One source in the Python that Cython understands: compiled if a C compiler is av
 otherwise, with identical results to the nanosecond.  `sim.lower` makes the tables, `sim.results` reads the outcome.
 
 Semantics.  All events of one instant are handled before any dispatching: first faults begin and end, then jobs complete
-(by task), sensors release, timers release, the controllers of the board and of policies run, jobs are aborted, budgets
+(by task), sensors release, timers release, the controllers of clocks run, jobs are aborted, budgets
 and quanta expire, and time-dependent laxities are re-evaluated.  A task serves its frames in order, one job at a time.
 
 Sections follow each other as they build on each other: tables, jobs and claims, accounting, reservations and shares,
@@ -2324,24 +2324,6 @@ class Kernel(Columns):
             self.events.set(source, FAR)
             self.mark_dirty(source - self.tick_event0)
 
-    def list_ready(self, u: i64) -> list[tuple[int, ...]]:
-        """Return the jobs at a unit in the present order, each as the fields of `sim.policies.ReadyJob`."""
-        found: list[tuple[int, ...]] = []
-        i: i64
-        for i in range(self.order_length[u]):
-            t: i64 = self.order[self.u_order0[u] + i]
-            if t < self.tasks:
-                job: i64 = self.job[t]
-                found.append((
-                    t, self.j_frame[job], self.j_activation[job], self.j_release[job], self.j_deadline[job],
-                    self.j_start[job], self.get_executed(t, self.now), self.get_remaining(t, self.now), self.running[t],
-                ))  # fmt: skip
-        return found
-
-    def get_next_release(self, source: i64) -> tuple[int, int]:
-        """Return the nominal instant (ns) and the number of a source's next frame."""
-        return self.s_due[source], self.s_frame[source]
-
     def get_time(self) -> int:
         """Return the last instant handled (ns)."""
         return self.now
@@ -2513,7 +2495,7 @@ class Kernel(Columns):
             self.adapt_engine(e, now)
 
     def run_controllers(self, now: i64) -> None:
-        """Run the due controllers of the board and of policies in Python."""
+        """Run the due controllers of clocks in Python."""
         e: i64
         for e in range(self.engines):
             self.charge_busy(e, now)

@@ -2,7 +2,7 @@
 
 A policy is one `Policy` in its own file.  If its order consists of known terms, the compiled kernel evaluates it; if it
 is a custom function, ``key(job, now_ns) -> tuple[int, ...]``, the kernel calls it (see `terms`).  Anything it needs in
-addition to an order is declared (`mechanisms`, `controllers`).  Third parties register a `Policy`, or such a function,
+addition to an order is declared (`mechanisms`).  Third parties register a `Policy`, or such a function,
 under the entry-point group ``socsched.policies``; ``np-NAME`` is the non-preemptive variant of any policy, and
 ``NAME:KEY=VALUE`` one with options (`options`).  `docs/policies.md` walks through an example.
 """

@@ -8,7 +8,6 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from socsched.planning.plan import Task
-from socsched.sim.policies.controllers import Controller
 from socsched.sim.policies.mechanisms import CoRunning, PreemptionMechanism, Tokens
 
 
@@ -76,8 +75,7 @@ class Policy:
 
     `preemption`: mechanisms in place of the engines' own preemption.  `weight`: of a task, in tokens or in shares of
     service (above 0, below 2**20).  `tokens` are earned by waiting (`CANDIDATE`).  `margin_ns`: laxity below which a
-    job is `CRITICAL`.  `corun`: which jobs may co-run on an engine that one job occupies as a whole.  `controller`
-    makes an object that changes the order during a simulation (slower: it runs in Python).
+    job is `CRITICAL`.  `corun`: which jobs may co-run on an engine that one job occupies as a whole.
     """
 
     name: str
@@ -93,4 +91,3 @@ class Policy:
     tokens: Tokens | None = None
     margin_ns: int = 0
     corun: CoRunning | None = None
-    controller: Callable[[], Controller] | None = None

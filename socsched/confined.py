@@ -102,7 +102,7 @@ def _serve() -> None:
     module, name = asked["function"].split(":")
     function = getattr(import_module(module), name)  # before the limits: libraries map more than they use
     resource.setrlimit(resource.RLIMIT_CPU, (asked["cpu_s"], asked["cpu_s"] + 1))
-    most = asked["memory"] + _mapped()
+    most = asked["memory"] + mapped()
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     serve = None
@@ -131,7 +131,7 @@ def _answer(answer: dict[str, Any]) -> None:
     sys.stdout.buffer.flush()
 
 
-def _mapped() -> int:
+def mapped() -> int:
     """Return the address space of this process in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

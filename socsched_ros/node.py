@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import rclpy
+import std_msgs.msg
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.executors import ExternalShutdownException
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.qos import qos_profile_sensor_data
+from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import CompressedImage, Image, PointCloud2
 from visualization_msgs.msg import MarkerArray
 
@@ -26,12 +28,14 @@ from socsched.errors import SocschedError
 from socsched.runtime.frames import Frame
 from socsched.runtime.ros_messages import CLOUD, COMPRESSED, IMAGE, decode, header_of
 from socsched_ros import messages
-from socsched_ros.runner import POINT_CLOUD, Runner, inputs_of
+from socsched_ros.runner import IMAGE as PIXELS
+from socsched_ros.runner import POINT_CLOUD, Joined, Runner, Topic, inputs_of, tensor_of
 
 _DONE, _FAILED = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 _MOST_MESSAGE = 1 << 28
 """Bytes of a message that is decoded."""
 _TEXTS = {"plan": "", "pipeline": "", "weights": "", "scales": "", "diagnostics_topic": "/diagnostics"}
+_FORMS = {POINT_CLOUD: (PointCloud2, CLOUD), PIXELS: (Image, IMAGE)}
 _PERIOD_S = 1.0
 _SILENT = 3
 """Periods of a sensor without a message after which it counts as silent."""
@@ -71,7 +75,7 @@ class SocschedNode(LifecycleNode):  # type: ignore[misc]
             plan = load_plan(self._text("plan"))
             pipeline = pipeline_of(plan, self._text("pipeline") or None, self.get_logger().warning)
             inputs = inputs_of(pipeline)
-            topics = self._topics(set(inputs))
+            topics = self._topics({topic.name for read in inputs.values() for topic in read})
             self._lifetime = 2 * max((sensor.period_ns for sensor in plan.sensors), default=10**9)
             runner = Runner(plan, pipeline, self._publish, self._path("weights"), self._path("scales"))
         except SocschedError as error:
@@ -81,15 +85,26 @@ class SocschedNode(LifecycleNode):  # type: ignore[misc]
             return self._refuse(runner.failure)
         self._runner = runner
         self._heard, self._faulty = {}, dict.fromkeys(inputs, 0)
-        for sensor, (port, kind) in inputs.items():
-            topic = topics[sensor]
-            form, what = (PointCloud2, CLOUD) if kind == POINT_CLOUD else (Image, IMAGE)
-            if kind != POINT_CLOUD and topic.endswith("/compressed"):
-                form, what = CompressedImage, COMPRESSED
-            take = partial(self._take, sensor, port, what)
-            self._subscriptions_.append(self.create_subscription(form, topic, take, qos_profile_sensor_data, raw=True))
-            self.get_logger().info(f"sensor {sensor}: {form.__name__} on {topic}")
+        for sensor, read in inputs.items():
+            joined = Joined(read)
+            for topic in read:
+                self._subscribe(sensor, topic, topics[topic.name], joined)
         return _DONE
+
+    def _subscribe(self, sensor: str, topic: Topic, name: str, joined: Joined) -> None:
+        form, what = _FORMS.get(topic.kind) or (getattr(std_msgs.msg, topic.kind), "")
+        if form is Image and name.endswith("/compressed"):
+            form, what = CompressedImage, COMPRESSED
+
+        def read(data: bytes) -> tuple[Any, tuple[int, int, str]]:
+            if what:
+                return decode(what, "cdr", data), header_of(data)
+            seconds, rest = divmod(self.get_clock().now().nanoseconds, 10**9)  # an array has no header
+            return tensor_of(deserialize_message(data, form).data, topic), (seconds, rest, "")
+
+        take = partial(self._take, sensor, topic.port, read, joined)
+        self._subscriptions_.append(self.create_subscription(form, name, take, qos_profile_sensor_data, raw=True))
+        self.get_logger().info(f"sensor {sensor}: {form.__name__} on {name}")
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Take messages."""
@@ -120,14 +135,16 @@ class SocschedNode(LifecycleNode):  # type: ignore[misc]
             return
         self.trigger_activate()
 
-    def _take(self, sensor: str, port: str, kind: str, data: bytes) -> None:
+    def _take(self, sensor: str, port: str, read: Callable[[bytes], Any], joined: Joined, data: bytes) -> None:
         if not self._active or self._runner is None:
             return
         self._heard[sensor] = time.monotonic()
         try:
             if len(data) > _MOST_MESSAGE:
                 raise ValueError(f"{len(data)} bytes, expected at most {_MOST_MESSAGE}")
-            self._runner.offer(sensor, Frame({port: decode(kind, "cdr", data)}), header_of(data))
+            array, header = read(data)
+            if (frame := joined.add(port, array)) is not None:
+                self._runner.offer(sensor, frame, header)
         except ValueError as error:
             self._faulty[sensor] += 1
             self.get_logger().warning(f"{sensor}: message not used: {error}", throttle_duration_sec=5.0)
@@ -182,7 +199,7 @@ class SocschedNode(LifecycleNode):  # type: ignore[misc]
         return messages.status(f"{self.get_name()}: sensor {sensor}", level, text, values)
 
     def _topics(self, sensors: set[str]) -> dict[str, str]:
-        """Return the topic of every sensor: /SENSOR, or what parameter `topics` states as SENSOR=TOPIC."""
+        """Return the topics by name: /NAME, or what parameter `topics` states as NAME=TOPIC."""
         found = {sensor: f"/{sensor}" for sensor in sensors}
         for entry in self.get_parameter("topics").value:
             sensor, equals, topic = entry.partition("=")

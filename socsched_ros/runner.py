@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from socsched.compiler.layouts import NUMPY_DTYPES
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import SocschedError, UsageError
 from socsched.executor.run_native import Inputs, execute
+from socsched.graph.operators import TensorType
 from socsched.models.registry import bindings, get_model
 from socsched.planning.plan import Plan
 from socsched.runtime.arrivals import Arrivals
@@ -22,6 +28,12 @@ from socsched.runtime.input_files import POINTS
 from socsched.runtime.options import Options
 
 POINT_CLOUD, IMAGE = "points", "image"
+TENSORS = {
+    "fp32": "Float32MultiArray", "fp16": "Float32MultiArray", "uint8": "UInt8MultiArray", "int8": "Int8MultiArray",
+    "int32": "Int32MultiArray", "int64": "Int64MultiArray", "bool": "UInt8MultiArray",
+}  # fmt: skip
+"""Data type of a tensor -> the message of std_msgs that carries it."""
+_PLAIN = re.compile(r"[^A-Za-z0-9_]+")
 _KEPT = 256
 """Headers kept of frames whose results are not published yet."""
 
@@ -174,21 +186,62 @@ class Runner:
             self.counts[report.chain].add(report)
 
 
-def inputs_of(pipeline: Pipeline) -> dict[str, tuple[str, str]]:
-    """Return, for every sensor whose data stages read, its port and the kind of message: points or image.
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of a sensor: the port that its messages fill, their kind, and the tensor of a message that is none."""
 
-    Raises UsageError for a sensor with other data.
+    port: str
+    kind: str
+    type: TensorType
+    name: str
+
+
+def inputs_of(pipeline: Pipeline) -> dict[str, list[Topic]]:
+    """Return, for every sensor whose data stages read, its topics: SENSOR, or SENSOR/PORT where it feeds several.
+
+    Raises UsageError for a tensor without a message of ROS.
     """
-    found: dict[str, tuple[str, str]] = {}
+    ports: dict[str, dict[str, TensorType]] = {}
+    sensors = {sensor.name for sensor in pipeline.sensors}
     for stage, given in bindings(pipeline).items():
         chosen = pipeline.stage(stage)
         kinds = {port.name: port.type for port in get_model(chosen.model or "", chosen.params).inputs}
         for port, name in given.items():
-            if all(sensor.name != name for sensor in pipeline.sensors):
-                continue
-            kind = kinds[port]
-            if port != POINTS and not (kind.dtype == "uint8" and kind.shape[:2] == (1, 3)):
+            if name in sensors:
+                ports.setdefault(name, {})[port] = kinds[port]
+    found: dict[str, list[Topic]] = {}
+    for name, fed in ports.items():
+        for port, kind in fed.items():
+            form = POINT_CLOUD if port == POINTS else TENSORS.get(kind.dtype, "")
+            if kind.dtype == "uint8" and kind.shape[:2] == (1, 3):
+                form = IMAGE
+            if not form:
                 what = f"{kind.dtype} {list(kind.shape)}"
-                raise UsageError(f"sensor {name} feeds {port} with {what}", "the node takes points and images")
-            found[name] = port, POINT_CLOUD if port == POINTS else IMAGE
+                raise UsageError(f"sensor {name} feeds {port} with {what}", f"numbers of {', '.join(TENSORS)}")
+            topic = name if len(fed) == 1 else f"{name}/{_PLAIN.sub('_', port)}"
+            found.setdefault(name, []).append(Topic(port, form, kind, topic))
     return found
+
+
+class Joined:
+    """The frames of a sensor with several topics: one is whole once each has brought a message since the last."""
+
+    def __init__(self, topics: Sequence[Topic]) -> None:
+        self._ports = {topic.port for topic in topics}
+        self._arrays: dict[str, Any] = {}
+
+    def add(self, port: str, array: Any) -> Frame | None:
+        """Take the array of a message, in place of one that waits; return the frame that it completes."""
+        self._arrays[port] = array
+        if self._arrays.keys() != self._ports:
+            return None
+        frame, self._arrays = Frame(self._arrays), {}
+        return frame
+
+
+def tensor_of(values: Any, topic: Topic) -> Any:
+    """Return the data of a MultiArray message as the tensor of a port; ValueError if it has another size."""
+    array = np.asarray(values, NUMPY_DTYPES[topic.type.dtype])
+    if array.size != prod(topic.type.shape):
+        raise ValueError(f"{array.size} numbers, expected those of {list(topic.type.shape)}")
+    return array.reshape(topic.type.shape)

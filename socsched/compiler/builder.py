@@ -14,7 +14,10 @@ Meaning of each precision, by target:
 
 from __future__ import annotations
 
+import tempfile
+from bisect import bisect_left
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -23,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from socsched.cache import cache_dir
+from socsched.compiler.apart import Ended, apart
 from socsched.compiler.artifact import Artifact, find, store, weights_digest
 from socsched.compiler.layouts import native_layout
 from socsched.compiler.passes.link import tools
@@ -34,11 +38,11 @@ from socsched.compiler.target import Build, Compilation, FunctionBuild, Target, 
 from socsched.compiler.versions import PINNED, rule_sources
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine
-from socsched.errors import CompileError, UsageError
+from socsched.errors import CompileError, SocschedError, UsageError
 from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.operators import StageWork
-from socsched.graph.partition import Part, take
+from socsched.graph.partition import Cut, Part, prefixes, take
 from socsched.graph.rules import as_a_whole, check_operators, named, uncompiled_operators
 from socsched.models.model import Model
 from socsched.models.registry import bindings, get_model
@@ -114,7 +118,7 @@ def compile_stage(
         about = {"stage": stage.name, "model": model.name, "key": key, "weights": provenance}
         about |= {"engine": engine.id, "engine_kind": engine.kind}
         build = (target, about, names, layout)
-        artifact = store(folder, _space(asked), lambda entry: _build(replace(asked, folder=entry), *build))
+        artifact = store(folder, _space(asked), lambda entry: _apart(replace(asked, folder=entry), *build))
     # the cache is by content, so one entry serves several stages
     return replace(
         artifact,
@@ -233,6 +237,41 @@ def _compiled(asked: Build, target: Target) -> Compilation:
     from socsched.compiler.pipeline import compile_network  # TVM: an artefact from the cache needs none
 
     return compile_network(asked, target)
+
+
+def _apart(asked: Build, target: Target, about: Mapping[str, Any], *border: Any) -> Artifact:
+    """Return `_build` of a child process; CompileError that names the first layer at which a compiler ends it."""
+    from socsched.compiler import environment  # noqa: F401  (TVM, before the fork: children share it)
+
+    data = sum(array.nbytes for array in asked.weights.values())
+    try:
+        return apart(lambda: _build(asked, target, about, *border), data)
+    except Ended as error:
+        layer = _first_to_end(asked, target, data)
+        raise CompileError(
+            f"stage {about['stage']!r}: the compiler {error}{f', at {layer}' if layer else ''}",
+            "cut the network there, or choose another precision, engine or runtime for the stage",
+        ) from None
+
+
+def _first_to_end(asked: Build, target: Target, data: int) -> str:
+    """Return the last layer of the shortest beginning of a network at which a compiler ends its process."""
+    network = asked.network
+    cuts = list(prefixes(network, layer_types(network)))
+
+    def ends(cut: Cut) -> bool:
+        start = take(network, Part((), cut.after), layer_types(network))
+        with tempfile.TemporaryDirectory(dir=asked.folder.parent) as folder, suppress(SocschedError):
+            try:
+                apart(lambda: _compiled(replace(asked, network=start, folder=Path(folder)), target).files, data)
+            except Ended:
+                return True
+        return False
+
+    shortest = bisect_left(cuts, True, key=ends)
+    known = cuts[shortest - 1].before if shortest else frozenset[str]()
+    ended = cuts[shortest].before if shortest < len(cuts) else {layer.name for layer in network.layers}
+    return " or ".join(f"{layer.name} ({layer.op})" for layer in network.layers if layer.name in ended - known)
 
 
 def _build(asked: Build, target: Target, about: Mapping[str, Any], names: Mapping[str, str], layout: str) -> Artifact:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -47,10 +47,11 @@ def write_inputs(
     horizon_ns: int,
     folder: Path,
     live: bool = False,
+    fixed: Container[str] = (),
 ) -> dict[str, Written]:
     """Write the frames that sensors with `ports` release before the horizon; return them by sensor.
 
-    Sensors that are `live` have a frame for the warm-up only.
+    Sensors that are `live` have a frame for the warm-up only.  `fixed`: ports whose tensors have one size.
     """
     written: dict[str, Written] = {}
     left = MOST_BYTES
@@ -65,7 +66,9 @@ def write_inputs(
                 left -= size
                 continue
         made, _ = _write((), feed.warm(), ports[name], file, sys.maxsize)
-        made.types = [_any_size(kind, live) for kind in made.types]
+        made.types = [
+            kind if port in fixed else _any_size(kind, live) for port, kind in zip(ports[name], made.types, strict=True)
+        ]
         made.document["ports"] = [_entry(kind) for kind in made.types]
         made.coming = () if live else (feed.frame(number) for number in range(count))
         written[name] = made

@@ -26,7 +26,7 @@ from socsched.executor.frames import INPUTS, Written, fed, message, most_rows, w
 from socsched.executor.outcome import Executed, read_executed, read_outcome
 from socsched.executor.rules import Rules, rules_of
 from socsched.executor.settings import EXECUTED, JOURNAL, SETTINGS, RunSettings, write_settings
-from socsched.executor.stages import Served, describe_stages, sensor_ports
+from socsched.executor.stages import Served, describe_stages, fixed_ports, sensor_ports
 from socsched.faults.model import RUN, Faults, check_faults
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
@@ -171,7 +171,7 @@ class _Run:
         policies = options.policies or Policies()
         ports = sensor_ports(setting)
         live = options.arrivals is not None
-        self.inputs = write_inputs(plan, feeds, ports, horizon_ns, self.folder, live)
+        self.inputs = write_inputs(plan, feeds, ports, horizon_ns, self.folder, live, fixed_ports(setting))
         documents = {sensor: self._input(sensor, ports[sensor]) for sensor in self.inputs}
         kinds = {sensor: written.types for sensor, written in self.inputs.items()}
         rooms = {sensor: most_rows(written.document) for sensor, written in self.inputs.items()}

@@ -103,6 +103,18 @@ def sensor_ports(setting: Setting) -> dict[str, list[str]]:
     return found
 
 
+def fixed_ports(setting: Setting) -> frozenset[str]:
+    """Return the ports through which networks read tensors of one size; functions take any number of rows."""
+    models = {name: get_model(setting.pipeline.stage(name).model or "", setting.pipeline.stage(name).params)
+              for name in setting.bound}  # fmt: skip
+    return frozenset(
+        port.name
+        for model in models.values()
+        for port in model.inputs
+        if model.network is not None and min(port.type.shape, default=1) > 0
+    )
+
+
 def _describe(
     task: Task,
     setting: Setting,

@@ -614,16 +614,16 @@ def branch(node: Any, taken: bool, prefix: str) -> tuple[list[Any], list[Any]]:
 
 
 def body(node: Any, inputs: Sequence[str], prefix: str) -> tuple[list[Any], list[Any], list[str]]:
-    """Return the nodes and initialisers of one turn of a Loop that gets `inputs`, and the names of its results.
+    """Return the nodes and initialisers of one turn of a Loop or Scan that gets `inputs`, and the names of its results.
 
-    Names that the body defines get a prefix, since every turn defines them anew.
+    Names that the body defines get a prefix, since every turn defines them anew.  A Loop's first is its condition.
     """
     graph = next(item.g for item in node.attribute if item.name == "body")
     own = [item.name for item in graph.input]
     if len(own) != len(inputs):
         raise ValueError(f"a body of {len(own)} inputs for {len(inputs)} values")
     nodes, tensors, results = _copied(node, "body", dict(zip(own, inputs, strict=True)), prefix)
-    if len(results) != 1 + len(node.output):
+    if len(results) != (node.op_type == "Loop") + len(node.output):
         raise ValueError(f"a body of {len(results)} results for {len(node.output)} outputs")
     return nodes, tensors, results
 

@@ -33,6 +33,7 @@ DTYPES_OF = {
     for kind, name in (("f4", "fp32"), ("f2", "fp16"), ("f8", "fp64"), ("i8", "int64"), ("i4", "int32"), ("?", "bool"))
 } | {np.dtype(name): name for name in ("uint8", "int8", "uint16", "int16", "uint32", "uint64")}
 """Names of data types of constants."""
+_NUMPY = {name: dtype for dtype, name in DTYPES_OF.items()}
 _SHAPELIKE = 64
 """Elements up to which a constant may determine the shape of a result."""
 MOST_ELEMENTS = 2**31
@@ -94,6 +95,8 @@ class OnnxGraph:
             raise self.error(f"{name!r} holds no numbers of a type that is known", "export it in fp32, or in integers")
         if shape is not None and math.prod(shape) > MOST_ELEMENTS:
             raise self.error(f"{name!r} has the shape {list(shape)}: more than {MOST_ELEMENTS} values")
+        if self.is_empty(name):
+            raise self.error(f"{name!r} has no values: its shape is {list(shape or ())}", "leave it out of the export")
         if shape is None or any(size < 1 for size in shape):
             raise OpenShape(
                 f"{self.path.name}: the shape of {name!r} is not fixed: {list(shape) if shape else 'unknown'}",
@@ -101,6 +104,10 @@ class OnnxGraph:
                 "in a pipeline params: {shapes: {INPUT: [1, 3, 384, 640]}, dims: {NAME: 1..8}}",
             )
         return TensorType(shape, self.dtypes.get(name, "fp32"), "NCHW" if len(shape) == 4 else "")
+
+    def is_empty(self, name: str) -> bool:
+        """Return whether a value is known to have no elements: it is a constant then."""
+        return bool(name) and min(self.shapes.get(name, (1,)), default=1) == 0
 
     def fixed(self, name: str) -> bool:
         """Return whether every dimension of a value is known."""
@@ -255,8 +262,13 @@ class _Folding:
             raise graph.refused(node, "it has no output")
         if self.unrolled.takes(node):
             return self.unrolled.rewrite(index, node, proto)
+        leaves = node.op == "DynamicQuantizeLinear" and not set(graph.outputs).isdisjoint(node.outputs)
         try:
-            if (plain := on_floats(proto, name, graph.dynamic)) is not None:
+            if (
+                not leaves
+                and (plain := on_floats(proto, name, graph.dynamic, [self.rank(one) for one in node.inputs]))
+                is not None
+            ):
                 return plain
         except ValueError:  # it stays an operator on integers
             pass
@@ -276,7 +288,10 @@ class _Folding:
             graph.constants[node.outputs[0]], graph.steps[node.outputs[0]] = stored.values, stored
         else:
             self.infer(node, proto)
-            graph.nodes.append(node)
+            for one in filter(graph.is_empty, node.outputs):
+                graph.constants[one] = np.zeros(graph.shapes[one], _NUMPY.get(graph.dtypes.get(one, "fp32"), "f4"))
+            if any(one not in graph.constants for one in node.outputs if one):
+                graph.nodes.append(node)
         return []
 
     def infer(self, node: Node, proto: Any) -> None:
@@ -298,6 +313,12 @@ class _Folding:
                     graph.varying.add(name)
                 graph.shapes[name] = shape
                 graph.dtypes[name] = dtype or self.dtype(node.inputs[0])
+
+    def rank(self, name: str) -> int:
+        """Return the number of a value's dimensions, 0 where it is not known."""
+        return len(
+            self.graph.constants[name].shape if name in self.graph.constants else self.graph.shapes.get(name, ())
+        )
 
     def dtype(self, name: str) -> str:
         array = self.graph.constants.get(name)

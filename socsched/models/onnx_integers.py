@@ -1,8 +1,9 @@
-"""Operators on integers as operators on floats between QuantizeLinear and DequantizeLinear, node by node.
+"""Operators on integers, and those that ONNX Runtime has fused, as operators on floats, node by node.
 
 QLinearConv(x, ..., y) is Conv of dequantised inputs, quantised again, and so are ONNX Runtime's own operators of this
 form (domain com.microsoft, docs/ContribOperators.md).  Bytes whose scale is computed at run time, by
 DynamicQuantizeLinear, stay whole numbers in floats: products of bytes and sums of 500 of them are exact in fp32.
+FusedConv and its like, which its optimiser writes, are taken apart, for engines know their parts.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _TINY = 1e-30
 class _Writer:
     """The nodes that stand for one: values have names below its own."""
 
-    def __init__(self, proto: Any, name: str) -> None:
-        self.proto, self.name = proto, name
+    def __init__(self, proto: Any, name: str, ranks: Sequence[int]) -> None:
+        self.proto, self.name, self.ranks = proto, name, ranks
         self.nodes: list[Any] = []
         self.attrs = {item.name: item for item in proto.attribute}
 
@@ -60,16 +61,16 @@ class _Writer:
         return self.op("Sub", [self.op("Add", [value, magic]), magic])
 
 
-def on_floats(proto: Any, name: str, dynamic: set[str]) -> list[Any] | None:
-    """Return the nodes that stand for an operator on integers, None for any other; ValueError for one not understood.
+def on_floats(proto: Any, name: str, dynamic: set[str], ranks: Sequence[int] = ()) -> list[Any] | None:
+    """Return the nodes that stand for such an operator, None for any other; ValueError for one not understood.
 
-    `dynamic`: bytes with scales that are computed at run time; those of the node are added.
+    `dynamic`: bytes with scales that are computed at run time; those of the node are added.  `ranks`: of its inputs.
     """
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     rule = _RULES.get((domain, proto.op_type)) or (_RULES.get(("", proto.op_type)) if domain == _RUNTIME else None)
     if rule is None:
         return None
-    writer = _Writer(proto, name)
+    writer = _Writer(proto, name, ranks)
     rule(writer, dynamic)
     return writer.nodes
 
@@ -175,6 +176,83 @@ def _to_float(w: _Writer, dynamic: set[str]) -> None:
         w.op("Identity", [result], w.proto.output[0])
 
 
+def _fused(op: str) -> Callable[[_Writer, set[str]], None]:
+    """Write FusedConv and FusedGemm: an operator, an optional addend as FusedConv's fourth input, an activation."""
+
+    def write(w: _Writer, _: set[str]) -> None:
+        own = ("activation", "activation_params", "activation_alpha", "activation_beta", "activation_gamma")
+        result = w.same(op, [w.source(place) for place in range(3)], own)
+        if w.source(3):
+            result = w.op("Add", [result, w.source(3)])
+        kind = w.attrs["activation"].s.decode() if "activation" in w.attrs else "Identity"
+        numbers = list(w.attrs["activation_params"].floats) if "activation_params" in w.attrs else []
+        numbers = numbers or [w.attrs[name].f for name in own[2:4] if name in w.attrs]
+        if kind == "Clip":
+            w.op("Clip", [result, *map(w.number, numbers)], w.proto.output[0])
+        elif kind in _ACTIVATIONS and len(numbers) <= len(_ACTIVATIONS[kind]):
+            w.op(kind, [result], w.proto.output[0], **dict(zip(_ACTIVATIONS[kind], numbers, strict=False)))
+        else:
+            raise ValueError(f"the activation {kind} is not known")
+
+    return write
+
+
+def _fused_matmul(w: _Writer, _: set[str]) -> None:
+    """Write FusedMatMul: alpha times a product of operands that may be turned."""
+    if any(w.attrs[name].i for name in ("transBatchA", "transBatchB") if name in w.attrs):
+        raise ValueError("turned batches are not known")
+    alpha = w.attrs["alpha"].f if "alpha" in w.attrs else 1.0
+    operands = []
+    for place, name in enumerate(("transA", "transB")):
+        turned = name in w.attrs and w.attrs[name].i
+        if turned and w.ranks[place] < 2:
+            raise ValueError("the rank of a turned operand is not known")
+        order = [*range(w.ranks[place] - 2), w.ranks[place] - 1, w.ranks[place] - 2]
+        operands.append(w.op("Transpose", [w.source(place)], perm=order) if turned else w.source(place))
+    if alpha != 1.0:
+        operands[0] = w.op("Mul", [operands[0], w.number(alpha)])
+    w.op("MatMul", operands, w.proto.output[0])
+
+
+def _gelu(w: _Writer, _: set[str]) -> None:
+    """Write Gelu, BiasGelu (both by erf) and FastGelu (by tanh, with an optional bias)."""
+    x = w.op("Add", [w.source(0), w.source(1)]) if w.source(1) else w.source(0)
+    if w.proto.op_type == "FastGelu":
+        cube = w.op("Mul", [w.op("Mul", [w.op("Mul", [x, x]), x]), w.number(0.044715)])
+        gate = w.op("Tanh", [w.op("Mul", [w.op("Add", [x, cube]), w.number(0.7978845608028654)])])
+    else:
+        gate = w.op("Erf", [w.op("Mul", [x, w.number(0.7071067811865476)])])
+    half = w.op("Mul", [x, w.number(0.5)])
+    w.op("Mul", [half, w.op("Add", [gate, w.number(1.0)])], w.proto.output[0])
+
+
+def _quick_gelu(w: _Writer, _: set[str]) -> None:
+    alpha = w.number(w.attrs["alpha"].f if "alpha" in w.attrs else 1.702)
+    gate = w.op("Sigmoid", [w.op("Mul", [w.source(0), alpha])])
+    w.op("Mul", [w.source(0), gate], w.proto.output[0])
+
+
+def _bias_softmax(w: _Writer, _: set[str]) -> None:
+    w.op("Softmax", [w.op("Add", [w.source(0), w.source(1)])], w.proto.output[0], axis=-1)
+
+
+def _skip_norm(w: _Writer, _: set[str]) -> None:
+    """Write SkipLayerNormalization(x, skip, gamma, beta, bias); its fourth output is the sum."""
+    if any(w.proto.output[1:3]):
+        raise ValueError("mean and deviation as results are not known")
+    total = w.op("Add", [w.source(0), w.source(1)])
+    if w.source(4):
+        total = w.op("Add", [total, w.source(4)])
+    if len(w.proto.output) > 3 and w.proto.output[3]:
+        total = w.op("Identity", [total], w.proto.output[3])
+    epsilon = w.attrs["epsilon"].f if "epsilon" in w.attrs else 1e-12
+    inputs = [total, *(w.source(place) for place in (2, 3) if w.source(place))]
+    w.op("LayerNormalization", inputs, w.proto.output[0], axis=-1, epsilon=epsilon)
+
+
+_ACTIVATIONS: dict[str, tuple[str, ...]] = {
+    "Identity": (), "Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"),
+}  # fmt: skip
 _RULES: dict[tuple[str, str], Callable[[_Writer, set[str]], None]] = {
     ("", "QLinearConv"): _conv,
     ("", "QLinearMatMul"): _matmul,
@@ -191,5 +269,12 @@ _RULES: dict[tuple[str, str], Callable[[_Writer, set[str]], None]] = {
     (_RUNTIME, "QLinearAveragePool"): _unary("AveragePool"),
     (_RUNTIME, "QLinearGlobalAveragePool"): _unary("GlobalAveragePool"),
     (_RUNTIME, "MatMulIntegerToFloat"): _to_float,
+    (_RUNTIME, "FusedConv"): _fused("Conv"),
+    (_RUNTIME, "FusedGemm"): _fused("Gemm"),
+    (_RUNTIME, "FusedMatMul"): _fused_matmul,
+    **dict.fromkeys(((_RUNTIME, name) for name in ("Gelu", "BiasGelu", "FastGelu")), _gelu),
+    (_RUNTIME, "QuickGelu"): _quick_gelu,
+    (_RUNTIME, "BiasSoftmax"): _bias_softmax,
+    (_RUNTIME, "SkipLayerNormalization"): _skip_norm,
 }
 """Domain and operator -> the nodes that stand for it."""

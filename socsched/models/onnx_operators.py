@@ -122,8 +122,8 @@ class Translation:
                 HANDLERS[node.op](self, node)
                 return ""
             except UnknownOperator as error:
-                if node.op in _MARKS:
-                    raise
+                if node.op in _MARKS and self.graph.constants.keys() >= set(filter(None, node.inputs[1:])):
+                    raise  # but for scales that are computed, whose integers are values like any others
                 reason = str(error).partition(f"{node.name}: ")[2] or str(error)
             except OpenShape as error:
                 if not self.makes_shape(node):
@@ -198,6 +198,8 @@ class Translation:
         """Return why the shape of a node's results is not known."""
         if node.domain:
             where = f"{node.domain} opset {self.graph.opsets.get(node.domain, '?')}"
+            if node.domain.endswith(".nchwc"):
+                return f"a layout of one processor ({where}): write the file with ORT_ENABLE_EXTENDED, not _ALL"
             return f"the types of its results are not known ({where})"
         return "the shape of its result depends on computed values"
 
@@ -817,6 +819,8 @@ def _split(t: Translation, node: Node) -> None:
     axis = t.axis(node, 0)
     begin = 0
     for output, name in enumerate(node.outputs):
+        if t.graph.is_empty(name):
+            continue
         end = begin + t.graph.tensor(name).shape[axis]
         t.emit(node, "slice", [t.source(node.inputs[0])], output, axes=(axis,), begin=(begin,), end=(end,), step=(1,))
         begin = end
@@ -960,16 +964,21 @@ def _concat(t: Translation, node: Node) -> None:
     rank = len(result.shape)
     axis = int(node.attrs.get("axis", 1)) % rank
     constants = t.graph.constants
-    computed = [name for name in node.inputs if name not in constants]
-    if len(computed) == len(node.inputs) or result.dtype not in ("fp32", "fp16") or not computed:
-        t.emit(node, "concat", [t.source(name) for name in node.inputs], axis=axis)
+    names = [name for name in node.inputs if name not in constants or constants[name].size]
+    computed = [name for name in names if name not in constants]
+    if len(computed) == len(names) or result.dtype not in ("fp32", "fp16") or not computed:
+        sources = [t.source(name) for name in names]
+        if len(sources) > 1:
+            t.emit(node, "concat", sources, axis=axis)
+        else:
+            t.values[node.outputs[0]] = sources[0]
         return
     if prod(result.shape) > MOST_JOINED:
         raise t.refused(f"more than {MOST_JOINED} values are joined with a constant", "give the constant as an input")
     filled = np.broadcast_to(np.float32(0), result.shape) if t.hollow else np.zeros(result.shape, np.float32)
     pads = {name: [0] * (2 * rank) for name in computed}
     place, last = 0, ""
-    for name in node.inputs:
+    for name in names:
         if name not in constants:
             last = name
             place += t.graph.tensor(name).shape[axis]

@@ -122,10 +122,12 @@ def _deformable_attention(node: Node, shapes: Sequence[Shape], constants: Consta
 _MICROSOFT = "com.microsoft"
 _ACTIVATIONS = (
     *("Gelu", "FastGelu", "BiasGelu", "QuickGelu", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"),
-    *("LayerNormalization", "SimplifiedLayerNormalization", "BiasAdd", "RotaryEmbedding", "MultiHeadAttention"),
+    *("BiasAdd", "RotaryEmbedding", "MultiHeadAttention"),
 )
 _RULES: dict[tuple[str, str], Rule] = {
-    **dict.fromkeys((("", name) for name in ("GroupNormalization", "MeanVarianceNormalization")), _as_first),
+    **dict.fromkeys(
+        (("", f"{name}Normalization") for name in ("Group", "MeanVariance", "Layer", "SimplifiedLayer")), _as_first,
+    ),
     ("", "NonZero"): _non_zero,
     ("", "NonMaxSuppression"): _suppressed,
     ("", "Compress"): _compressed,
@@ -133,6 +135,7 @@ _RULES: dict[tuple[str, str], Rule] = {
     ("", "Slice"): _as_first,
     ("", "TopK"): _most_places,
     **dict.fromkeys(((_MICROSOFT, name) for name in _ACTIVATIONS), _as_first),
+    (_MICROSOFT, "Attention"): lambda node, shapes, constants: [((*shapes[0][:2], shapes[1][1] // 3), "")],
     (_MICROSOFT, "FusedMatMul"): _fused_product,
     (_MICROSOFT, "FusedConv"): _slid,
     **dict.fromkeys(

@@ -1,7 +1,8 @@
 """Control flow and sequences of an ONNX file written out: the branch of an If, the turns of a Loop, lists of tensors.
 
-A Loop whose end is known is written out turn by turn, as its condition folds to a constant; sequences exist while the
-file is read only, as lists of names.  What depends on computed values is refused, since its work has no bound.
+A Loop whose end is known is written out turn by turn, as its condition folds to a constant, a Scan at once; sequences
+exist while the file is read only, as lists of names.  What depends on computed values is refused, since its work has no
+bound.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from socsched.models.onnx_file import body, branch
+from socsched.models.onnx_file import MOST_NODES, body, branch
 
 if TYPE_CHECKING:
     from socsched.models.onnx_graph import Array, Node, OnnxGraph
@@ -93,6 +94,53 @@ class Unrolled:
         rest.attribute.add(name="turns", type=2, i=done + 1)
         rest.name = node.name
         return [*nodes, rest]
+
+    def scanned(self, index: int, node: Node, proto: Any) -> list[Any]:
+        """Return the nodes of all turns of a Scan, whose number is the size of what it goes along."""
+        from onnx import helper
+
+        count = int(node.attrs.get("num_scan_inputs", 0))
+        if self.graph.opsets.get("", 1) < 9 or not 0 < count <= len(proto.input):
+            raise self.graph.refused(node, "a Scan of this form is not read", _LOOP)
+        states, along = list(proto.input[:-count]), list(proto.input[-count:])
+        axes, turned = (list(node.attrs.get(f"scan_input_{name}") or [0] * count) for name in ("axes", "directions"))
+        out_axes, out_turned = (
+            list(node.attrs.get(f"scan_output_{name}") or [0] * len(proto.output)) for name in ("axes", "directions")
+        )
+        constants, turns = self.graph.constants, self.turns(node, proto, along[0], axes[0])
+        nodes: list[Any] = []
+        scans: list[list[str]] = [[] for _ in proto.output[len(states) :]]
+        for turn in range(turns):
+            prefix = f"{node.name}/{index}/{turn}/"
+            rows = [f"{prefix}along{place}" for place in range(count)]
+            for name, row, axis, back in zip(along, rows, axes, turned, strict=True):
+                constants[f"{row}/place"] = np.array(turns - 1 - turn if back else turn)
+                nodes.append(helper.make_node("Gather", [name, f"{row}/place"], [row], axis=axis))
+            try:
+                more, tensors, results = body(proto, (*states, *rows), prefix)
+            except (StopIteration, ValueError) as error:
+                raise self.graph.refused(node, f"its body is not usable: {error}") from None
+            constants |= {tensor.name: self.array(tensor) for tensor in tensors}
+            nodes += more
+            states, last = results[: len(states)], results[len(states) :]
+            for values, name in zip(scans, last, strict=True):
+                values.append(name)
+        for name, output in zip(states, proto.output, strict=False):
+            nodes += [helper.make_node("Identity", [name], [output])] if output else []
+        for place, (values, output) in enumerate(zip(scans, proto.output[len(states) :], strict=True)):
+            values = values[::-1] if out_turned[place] else values
+            nodes += self.joined(proto, values, output, out_axes[place], True) if output else []
+        return nodes
+
+    def turns(self, node: Node, proto: Any, along: str, axis: int) -> int:
+        """Return the size of what a Scan goes along; UnknownOperator where that is open, or much too large."""
+        held = self.graph.constants.get(along)
+        shape = held.shape if held is not None else self.graph.shapes.get(along, ())
+        turns = shape[axis] if -len(shape) <= axis < len(shape) else 0
+        inner = next((len(item.g.node) for item in proto.attribute if item.name == "body"), 0)
+        if not 0 < turns * max(inner, 1) <= MOST_NODES:
+            raise self.graph.refused(node, f"{turns} turns of {inner} nodes are not written out", _LOOP)
+        return turns
 
     def ended(self, node: Node, proto: Any, carried: list[str], scans: list[list[str]]) -> list[Any]:
         made: list[Any] = []
@@ -206,6 +254,7 @@ class Unrolled:
 _REWRITES: dict[str, Callable[[Unrolled, int, Node, Any], list[Any]]] = {
     "If": Unrolled.decided,
     "Loop": Unrolled.turn,
+    "Scan": Unrolled.scanned,
     "SequenceEmpty": Unrolled.listed,
     "SequenceConstruct": Unrolled.listed,
     "SequenceInsert": Unrolled.inserted,

@@ -44,8 +44,8 @@ def pillars(stage: CompiledStage, count: int = 5) -> list[np.ndarray[Any, Any]]:
 
 def test_built_once_found_by_content(fresh_cache: Path, make_engine: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
-    original = builder._build
-    monkeypatch.setattr(builder, "_build", lambda *args: built.append(1) or original(*args))
+    original = builder._apart
+    monkeypatch.setattr(builder, "_apart", lambda *args: built.append(1) or original(*args))
     first = compile_stage(PFN, make_engine())
     again = compile_stage(replace(PFN, name="other"), make_engine(id="cpu1"), threads=2)
     assert len(built) == 1 and first.key == again.key and first.path == again.path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,3 +87,43 @@ def test_places_of_a_table_are_looked_up_on_reading(tmp_path: Path) -> None:
     assert "onnx" not in {layer.op for layer in network.layers}
     held = {tuple(array.shape): array for array in weights.values()}
     assert np.array_equal(held[(2, 2, 4)], table[[[5, 0], [2, 2]]])
+
+
+FUSED: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
+    ("FusedConv", [(1, 3, 8, 8), (4, 3, 3, 3), (4,)], {"activation": "Relu", "pads": [1, 1, 1, 1]}),
+    ("FusedConv", [(1, 3, 8, 8), (4, 3, 3, 3), (4,), (1, 4, 6, 6)], {"activation": "Relu"}),
+    ("FusedConv", [(1, 3, 8, 8), (4, 3, 3, 3), (4,)], {"activation": "Clip", "activation_params": [0.0, 0.5]}),
+    ("FusedConv", [(1, 3, 8, 8), (4, 3, 3, 3)], {"activation": "LeakyRelu", "activation_params": [0.2]}),
+    ("FusedMatMul", [(2, 3, 4, 5), (2, 3, 6, 5)], {"transB": 1, "alpha": 0.125}),
+    ("FusedMatMul", [(2, 5, 4), (2, 5, 6)], {"transA": 1}),
+    ("Gelu", [(2, 7)], {}),
+    ("BiasGelu", [(2, 7), (7,)], {}),
+    ("FastGelu", [(2, 7), (7,)], {}),
+    ("FastGelu", [(2, 7)], {}),
+    ("QuickGelu", [(2, 7)], {}),
+    ("SkipLayerNormalization", [(1, 4, 8), (1, 4, 8), (8,), (8,), (8,)], {"epsilon": 1e-5}),
+]
+
+
+@pytest.mark.parametrize(("op", "shapes", "attrs"), FUSED)
+def test_what_onnx_runtime_fuses_is_taken_apart(op: str, shapes: Any, attrs: Any, tmp_path: Path) -> None:
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    generator = np.random.default_rng(1)
+    arrays = [generator.normal(0, 1, shape).astype(np.float32) for shape in shapes]
+    free = 2 if op in ("FusedMatMul", "BiasSoftmax", "SkipLayerNormalization") or len(shapes) == 4 else 1
+    names = [f"x{place}" for place in range(len(shapes))]
+    inputs = [place for place in range(len(shapes)) if place < free and not (op == "FusedConv" and place)]
+    inputs += [3] if op == "FusedConv" and len(shapes) == 4 else []
+    node = helper.make_node(op, names, ["y"], domain="com.microsoft", **attrs)
+    typed = [helper.make_tensor_value_info(names[place], TensorProto.FLOAT, shapes[place]) for place in inputs]
+    held = [numpy_helper.from_array(arrays[n], names[n]) for n in range(len(shapes)) if n not in inputs]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", typed, [result], held), opset_imports=opsets, ir_version=8)
+    given = [arrays[place] for place in inputs]
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    wanted = session.run(None, {names[place]: arrays[place] for place in inputs})
+    verdict = judge(op, model, given, wanted, 1e-4, False)
+    assert not verdict.failure and not verdict.whole

@@ -13,14 +13,14 @@ import tiny_pillars
 
 from socsched.api.planning import plan
 from socsched.descriptor.pipeline import Pipeline
-from socsched.descriptor.pipeline_file import load_pipeline
+from socsched.descriptor.pipeline_file import load_pipeline, onnx_pipeline
 from socsched.errors import UsageError
 from socsched.executor.run_native import Inputs, execute
 from socsched.planning.plan import Plan
 from socsched.runtime.arrivals import Arrivals
 from socsched.runtime.frames import Frame, FrameReport
 from socsched.runtime.options import Options
-from socsched_ros.runner import ChainCounts, Published, Runner, inputs_of
+from socsched_ros.runner import ChainCounts, Joined, Published, Runner, inputs_of, tensor_of
 
 MS = 10**6
 Found = tuple[str, list[Mapping[str, Any]], Any]
@@ -112,6 +112,30 @@ def test_counts_of_a_chain() -> None:
 
 def test_sensors_and_their_messages(checkout: Path, planned: tuple[Plan, Pipeline]) -> None:
     stack = load_pipeline(checkout / "pipelines" / "perception-stack.yaml")
-    assert inputs_of(stack) == {"lidar": ("points", "points"), "camera": ("image", "image")}
+    topics = {sensor: [(one.port, one.kind, one.name) for one in read] for sensor, read in inputs_of(stack).items()}
+    assert topics == {"lidar": [("points", "points", "lidar")], "camera": [("image", "image", "camera")]}
     with pytest.raises(UsageError, match="stages with a timer"):
         Runner(plan(stack, "host"), stack, lambda *_: None)
+
+
+def test_tensors_of_a_network_come_on_a_topic_each(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    from onnx import TensorProto, helper, save
+
+    inputs = [("first image", TensorProto.FLOAT, [1, 3, 4, 4]), ("state", TensorProto.INT64, [1, 6])]
+    nodes = [helper.make_node("Relu", ["first image"], ["y"]), helper.make_node("Abs", ["state"], ["z"])]
+    results = [helper.make_tensor_value_info(name, kind, None) for name, kind in (("y", 1), ("z", 7))]
+    graph = helper.make_graph(nodes, "two", [helper.make_tensor_value_info(*one) for one in inputs], results)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "two.onnx")
+    (read,) = inputs_of(onnx_pipeline(tmp_path / "two.onnx")).values()
+    assert [(one.port, one.kind, one.name) for one in read] == [
+        ("first image", "Float32MultiArray", "frames/first_image"),
+        ("state", "Int64MultiArray", "frames/state"),
+    ]
+    joined, image = Joined(read), tensor_of(range(48), read[0])
+    assert joined.add("state", tensor_of(range(6), read[1])) is None
+    frame = joined.add("first image", image)
+    assert frame is not None and frame.outputs["first image"].shape == (1, 3, 4, 4)
+    assert frame.outputs["state"].dtype == np.int64 and joined.add("first image", image) is None
+    with pytest.raises(ValueError, match=r"5 numbers, expected those of \[1, 6\]"):
+        tensor_of(range(5), read[1])

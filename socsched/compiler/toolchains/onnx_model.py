@@ -112,7 +112,7 @@ class _Export:
 
         if name not in self.initializers:
             value = np.asarray(self.weights[name], np.float32) if array is None else array
-            self.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
+            self.initializers[name] = numpy_helper.from_array(np.asarray(value, order="C"), name)
         return name
 
     def constant(self, layer: Layer, role: str, value: Any, dtype: Any) -> str:

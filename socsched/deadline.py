@@ -23,6 +23,7 @@ class OutOfTime(Exception):
 
 class _Instant(threading.local):
     until = math.inf
+    command = 0.0
 
 
 _INSTANT = _Instant()
@@ -37,6 +38,21 @@ def check() -> None:
     """Raise OutOfTime where the deadline of this thread is past."""
     if _INSTANT.until < math.inf and time.monotonic() >= _INSTANT.until:
         raise OutOfTime
+
+
+@contextmanager
+def command(started: float) -> Iterator[None]:
+    """Count limits in the block from an instant of the monotonic clock (s): a command's, which prints after it."""
+    _INSTANT.command = started
+    try:
+        yield
+    finally:
+        _INSTANT.command = 0.0
+
+
+def since_command() -> float | None:
+    """Return the time (s) since the command began that the limits of this thread count from, None without one."""
+    return time.monotonic() - _INSTANT.command if _INSTANT.command else None
 
 
 @contextmanager

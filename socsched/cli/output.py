@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ class Output:
     quiet: bool = False
     verbose: bool = False
     progress: Bar | None = None
+    started: float = field(default_factory=time.monotonic)
 
     def note(self, text: str) -> None:
         """Print progress to stderr unless quiet."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from socsched import deadline
 from socsched.api.export import FORMATS
 from socsched.api.options import PlanOptions, option, requested
 from socsched.cli.options import mode, output_file, pipeline, platform, quick, skip_probe
@@ -111,7 +112,8 @@ def command(output: Output, request: PlanRequest) -> int:
         sizes = request.options.shapes, request.options.dims
         for text in open_batches(sized(loading.load_pipeline(request.pipeline), *sizes)):
             output.warn(f"{text} (--dim and --shape set it)")
-        plan = plan_with(request.pipeline, platform, request.mode, request.options)
+        with deadline.command(output.started):
+            plan = plan_with(request.pipeline, platform, request.mode, request.options)
     if warning := seldom_repeats([task.period_ns for task in plan.tasks]):
         output.warn(warning)
     from socsched.planning.task import LOAD

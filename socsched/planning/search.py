@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from socsched.cost.cost import Cost
-from socsched.deadline import OutOfTime, check, kept, lifted, within
+from socsched.deadline import OutOfTime, check, kept, lifted, since_command, within
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform, PowerMode
@@ -92,8 +92,9 @@ MORE = 4
 """Times as much work as stated that searches of a pipeline of more than `FEW` stages may take, in proportion."""
 SHORT_S, LEAST_S = 5, 4.5
 """A limit (s) below which a search may take `LEAST_S` to its first plan: less is mostly no plan at all."""
-ENDING, WRITING = 0.94, 0.8e-3
-"""Of a time limit, the share after which what goes on ends where it is, and what writing a plan takes (s) a stage."""
+ENDING, WRITING, SHOWING = 0.94, 0.8e-3, 4e-3
+"""Of a time limit, the share after which what goes on ends where it is, and what a plan takes (s) a stage to be
+written, and to be shown by a command too."""
 SEARCHING = 0.9
 """Of a time limit, the share after which nothing new is tried: what goes on then ends within the rest."""
 ROUNDS, MANY_ROUNDS = 8, 24
@@ -643,12 +644,13 @@ class _Result:
 
 def search(request: SearchRequest) -> Plan:
     """Return the best plan within the budget of a request, with its uncertainty if `explain` is set."""
-    stages, whole = len(request.pipeline.stages), request.time_limit or math.inf
-    ending = min(ENDING * whole, whole - WRITING * stages)
+    stages, asked, spent = len(request.pipeline.stages), request.time_limit or math.inf, since_command()
+    whole = asked - (spent or 0.0)
+    ending = max(min(ENDING * whole, whole - (WRITING if spent is None else SHOWING) * stages), 0.0)
     limit = None if math.isinf(whole) else min(SEARCHING * whole, ending)
     budget = request.budget if stages <= FEW else max(request.budget, MOVES * stages)
     request = replace(request, clock=Clock.of(None, limit), budget=budget)
-    with within(max(ending, LEAST_S) if whole < SHORT_S else ending):
+    with within(max(ending, LEAST_S) if asked < SHORT_S else ending):
         try:
             plan = _with_doubts(request, result := _widened(request))
             tried, beyond = result.tried, result.draft.solution.beyond if result.draft.solution else ()

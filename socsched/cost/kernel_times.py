@@ -95,6 +95,8 @@ def family(op: Operator) -> str:
     if kind == "resize2d" and op.attrs.get("bilinear"):
         return "linear"
     rank = len(op.outputs[0].shape) if op.outputs else 4
+    if kind == "reduce_mean" and op.attrs.get("spatial"):
+        return "pool"
     if name == "dense":
         return name if rank == 2 else "products"
     if name == "matmul" and op.inputs[0].shape[-2:-1] == (1,):

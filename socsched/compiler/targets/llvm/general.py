@@ -7,7 +7,8 @@ a reduction whose last axis is not reduced.  Functions that the C library comput
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
+from itertools import accumulate
+from math import gcd, prod
 from typing import Any
 
 from socsched.compiler.environment import relax, s_tir, structural_walk, tirx, tvm, variables_in
@@ -20,7 +21,8 @@ _WIDTHS = (16, 8, 4)
 
 def legalised(module: Any, target: Any) -> Any:
     """Return a module in which every operator is a scheduled function, those without data dependences fused."""
-    vector = {f"relax.{name}": _elementwise(name, form) for name, form in _VECTOR.items()}
+    vector: dict[str, Any] = {f"relax.{name}": _elementwise(name, form) for name, form in _VECTOR.items()}
+    vector["relax.concat"] = _concatenated
     passes = [
         *relax.backend.cpu_generic.pipeline.library_dispatch_passes(target),
         relax.transform.LegalizeOps(vector),
@@ -73,6 +75,29 @@ def _elementwise(name: str, form: Callable[[Any], Any]) -> Callable[[Any, Any], 
         return tvm.te.compute(x.shape, lambda *at: form(x[at].astype("float32")).astype(x.dtype), name=f"T_{name}")
 
     return lambda builder, call: builder.call_te(compute, call.args[0], primfunc_name_hint=name)
+
+
+def _concatenated(builder: Any, call: Any) -> Any:
+    """Return a concatenation; along the last axis, as far as it can be, one whose vectors each read one operand."""
+    whole = tvm.ir.Op.get("relax.concat").get_attr("FLegalize")
+    parts = call.args[0]
+    shapes = [part.ty.shape for part in parts.fields] if isinstance(parts, relax.Tuple) else []
+    ends = [*accumulate(int(getattr(shape[-1], "value", 1)) for shape in shapes)]
+    width = gcd(*ends)
+    if not shapes or int(call.attrs.axis) != len(shapes[0]) - 1 or width == 1:
+        return whole(builder, call)
+
+    def compute(*operands: Any) -> Any:
+        def at(*index: Any) -> Any:
+            *outer, last = index
+            value = operands[-1](*outer, last - ends[-2])
+            for operand, start, end in reversed(list(zip(operands[:-1], [0, *ends], ends, strict=False))):
+                value = tirx.if_then_else(last // width < end // width, operand(*outer, last - start), value)
+            return value
+
+        return tvm.te.compute((*operands[0].shape[:-1], ends[-1]), at, name="T_concat")
+
+    return builder.call_te(compute, *parts.fields, primfunc_name_hint="concatenate")
 
 
 _VECTOR: dict[str, Callable[[Any], Any]] = {name: function((name,)) for name in ("exp", "sigmoid", "tanh", "erf")}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from socsched.compiler.layouts import padded
 from socsched.compiler.targets.llvm import fuse, kernels
 from socsched.compiler.targets.llvm.fuse import activation as activation_of
 from socsched.compiler.targets.llvm.fuse import unary
@@ -57,15 +58,28 @@ def _mapped(images: Images, group: Group) -> Emitter | None:
 
 
 def _combined(images: Images, group: Group) -> Emitter | None:
-    if len(group.inputs) != 2 or not images.is_image(*group.inputs, group.output) or not _blocked(images, group):
+    if not images.is_image(*group.inputs, group.output) or not _blocked(images, group):
         return None
-    shapes = [images.graph.values[name].shape for name in (*group.inputs, group.output)]
-    if any(s[1] != shapes[2][1] or s[2:] not in (shapes[2][2:], (1, 1)) for s in shapes[:2]):
+    whole = images.graph.values[group.output].shape
+    shapes = [images.graph.values[name].shape for name in group.inputs]
+    constant = images.weights[group.weights["weight"]] if "weight" in group.weights else None
+    if any(s[1] != whole[1] or s[2:] not in (whole[2:], (1, 1)) for s in shapes):
         return None
+    if constant is None and len(shapes) != 2:
+        return None
+    if constant is not None:  # a factor or an addend a channel, which no convolution has taken up
+        shape = (1, 1, 1, 1, *constant.shape)[-4:]
+        if group.kind == "subtract" or shapes != [whole] or shape[1] not in (1, whole[1]) or shape[2:] != (1, 1):
+            return None
 
     def emit(group: Group) -> None:
-        left, right = (images.image_of(value) for value in group.inputs)
+        operands = [images.image_of(value) for value in group.inputs]
         target = _result(images, group)
+        if constant is not None:
+            channels = np.broadcast_to(constant.reshape(-1), (whole[1],))
+            blocked = padded(channels, (0, target.blocks * target.block)).reshape(target.blocks, 1, 1, target.block)
+            operands.append(replace(target, var=images.constant(blocked, images.dtype), height=1, width=1, border=0))
+        left, right = operands
         args = (left.lying, right.lying, target.lying, group.kind, activation_of(group))
         images.images[group.output] = images.image(target, kernels.binary_kernel, args, [left.var, right.var])
 
@@ -120,7 +134,11 @@ def _slice(images: Images, group: Group) -> Emitter | None:
 def _pool(images: Images, group: Group) -> Emitter | None:
     if not images.is_image(group.inputs[0]):
         return None
-    if group.kind == "global_avg_pool":
+    if group.kind == "reduce_mean" and not (
+        group.attrs["spatial"] and images.is_image(group.output) and _blocked(images, group)
+    ):
+        return None
+    if group.kind in ("global_avg_pool", "reduce_mean"):
         window, average = Window((int(group.attrs["kernel_h"]), int(group.attrs["kernel_w"]))), "all"
     else:
         window, counted = window_of(group), group.options.get("count_padding", False)
@@ -371,7 +389,7 @@ _RULES: dict[str, Callable[[Any, Group], Emitter | None]] = {
         ("relu", "sigmoid", "tanh", "clip", "leaky_relu", "silu", "gelu", "exp", "sqrt", *fuse.GATES), _mapped
     ),
     **dict.fromkeys(_BINARY, _combined),
-    **dict.fromkeys(("max_pool", "avg_pool", "global_avg_pool"), _pool),
+    **dict.fromkeys(("max_pool", "avg_pool", "global_avg_pool", "reduce_mean"), _pool),
     "concat": _concat,
     "slice": _slice,
     "resize2d": _resize,

@@ -279,3 +279,57 @@ def test_sums_of_several_convolutions_and_their_input(count: int, vector: str) -
         return np.maximum(total, 0)
 
     check(net, vector, summed)
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("seed", range(6))
+def test_images_keep_their_blocks_between_convolutions(seed: int, vector: str) -> None:
+    """Means over an image, and constants a channel, as squeezes, scales of layers and lone batch norms have them."""
+    random = np.random.default_rng(seed)
+    channels, height, width = (int(size) for size in random.integers(1, 40, 3))
+    kind = ("add", "multiply", "maximum", "minimum")[seed % 4]
+    shape = ((channels, 1, 1), (1, channels, 1, 1), (1, 1, 1))[seed % 3]
+    net = network(
+        {"x": (1, 3, height, width)},
+        {"w": (channels, 3, 1, 1), "k": shape, "v": (channels, channels, 1, 1)},
+        Layer("c", "conv2d", ("x",), {"weight": "w"}),
+        Layer("r", "sigmoid", ("c",)),
+        Layer("m", kind, ("r",), {"constant": "k"}),
+        Layer("s", "reduce_mean", ("m",), attrs={"axis": (2, 3), "keepdims": True}),
+        Layer("t", "conv2d", ("s",), {"weight": "v"}),
+        Layer("y", "multiply", ("m", "t")),
+    )
+    assert lower(fuse_network(net), weights_of(net), VECTORS[vector]).general == ()
+    combine = {"add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum}[kind]
+
+    def expected(x: dict[str, Array], w: dict[str, Array]) -> Array:
+        gates = 1 / (1 + np.exp(-np.einsum("oi,nihw->nohw", w["w"][:, :, 0, 0], x["x"])))
+        scaled = combine(gates, w["k"])
+        return np.asarray(
+            scaled * np.einsum("oi,nihw->nohw", w["v"][:, :, 0, 0], scaled.mean((2, 3), keepdims=True)), np.float32
+        )
+
+    check(net, vector, expected)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tensors_are_joined_along_the_axis_of_vectors(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    step = (16, 8, 4, 1)[seed % 4]
+    sizes = [step * int(count) for count in random.integers(1, 9, 2 + seed % 3)]
+    names = [f"x{number}" for number in range(len(sizes))]
+    net = network(
+        {name: (1, 12, size) for name, size in zip(names, sizes, strict=True)},
+        {},
+        Layer("c", "concat", tuple(names), attrs={"axis": 2}),
+        Layer("a", "slice", ("c",), attrs={"axes": (1,), "begin": (0,), "end": (5,), "step": (1,)}),
+        Layer("b", "slice", ("c",), attrs={"axes": (1,), "begin": (5,), "end": (12,), "step": (1,)}),
+        Layer("g", "sigmoid", ("b",)),
+        Layer("y", "concat", ("a", "g"), attrs={"axis": 1}),
+    )
+
+    def expected(x: dict[str, Array], _: dict[str, Array]) -> Array:
+        whole = np.concatenate([x[name] for name in names], 2)
+        return np.concatenate((whole[:, :5], 1 / (1 + np.exp(-whole[:, 5:]))), 1)
+
+    check(net, "avx512", expected)

@@ -37,8 +37,8 @@ SERVES_S = 600
 """Age up to which the clock counts as the same: on a busy machine it seems another to every process."""
 UNSTEADY_S = 60
 """Age up to which a probe whose turns differ serves."""
-STEADY, TURNS = 0.06, 5
-"""Median difference between two turns up to which they agree, and turns after which no agreement is awaited."""
+STEADY, TURNS, SETTLED_S = 0.06, 5, 4.0
+"""Median difference between two turns up to which they agree; turns, and time, after which no agreement is awaited."""
 CLOCK = 0.08
 """Relative difference of the chain's time with which clocks count as others."""
 DISTURBED = 0.9
@@ -115,8 +115,8 @@ def measure() -> HostProbe:
     _tell(2)
     known = functions.time_functions()
     turns.settle()
-    memory = [one for one in turns.least if one.family in (COPY, READ)]
-    times = [KernelTimes(OWN, own.version(), date, "fp32", tuple(turns.least), own.block())]
+    memory = [one for one in turns.kernels if one.family in (COPY, READ)]
+    times = [KernelTimes(OWN, own.version(), date, "fp32", tuple(turns.kernels), own.block())]
     if foreign:
         times.append(KernelTimes(ONNXRUNTIME, onnx_runtime.version(), date, "fp32", (*foreign, *memory)))
     _tell(3)
@@ -143,49 +143,55 @@ def with_integers(probe: HostProbe) -> HostProbe:
     turns.settle()
     first = probe.kernels[0]
     memory = [one for one in first.kernels if one.family in (COPY, READ)]
-    kernels = [one for one in turns.least if one.family not in (COPY, READ)]
+    kernels = [one for one in turns.kernels if one.family not in (COPY, READ)]
     table = replace(first, date=time.strftime("%Y-%m-%d"), precision="int8", kernels=(*kernels, *memory))
     return replace(probe, kernels=(*probe.kernels, table))
 
 
 class _Turns:
-    """Times of our kernels and of copies, taken again until two turns agree; of each the least counts.
+    """Times of our kernels and of copies, taken again until two turns agree.
 
-    What slows a whole machine for a second, as writing files after an installation does, shows in no single call.
+    What slows a whole machine for a second, as writing files after an installation does, shows in no single call: of
+    one thread's times the least counts.  What several threads take to hand each other data changes from minute to
+    minute on virtual machines, and belongs to it: of their times the median counts, with the spread of turns.
     """
 
     def __init__(self, sets: Sequence[Sequence[int]], precision: str) -> None:
         self.sets, self.precision = sets, precision
         self.share, self.steady = 0.0, False
-        self._least: dict[Any, KernelTime] = {}
+        self._turns: dict[Any, list[KernelTime]] = {}
 
     @property
-    def least(self) -> list[KernelTime]:
-        """Return the least time of every kernel."""
-        return list(self._least.values())
+    def kernels(self) -> list[KernelTime]:
+        """Return the time of every kernel."""
+        found = []
+        for turns in self._turns.values():
+            fine = sorted([one for one in turns if one.calls] or turns, key=lambda one: one.time_ns)
+            one = fine[0] if fine[0].threads == 1 else fine[len(fine) // 2]
+            apart = (fine[-1].time_ns - fine[0].time_ns) / one.time_ns if one.threads > 1 else 0.0
+            found.append(replace(one, spread=max(one.spread, apart)))
+        return found
 
     def take(self) -> None:
         """Take a turn, and note whether it agrees with those before."""
         kernels, share = own.time_networks(self.sets, SECONDS, self.precision)
-        turn, count = {}, Counter[Any]()
+        apart, count = [], Counter[Any]()
         for one in (*kernels, *_memory(self.sets)):
             work = astuple(one)[:5]  # of several equal kernels the first is compared with the first
-            turn[work, count[work]] = one
+            turns = self._turns.setdefault((work, count[work]), [])
             count[work] += 1
-        apart = [
-            abs(math.log(one.time_ns / self._least[key].time_ns)) for key, one in turn.items() if key in self._least
-        ]
+            if turns and one.threads == 1:
+                apart.append(abs(math.log(one.time_ns / min(turn.time_ns for turn in turns))))
+            turns.append(one)
         self.steady = statistics.median(apart or [math.inf]) <= STEADY
-        for key, one in turn.items():
-            known = self._least.get(key, one)
-            self._least[key] = min(one, known, key=lambda each: (not each.calls, each.time_ns))
         self.share = max(self.share, share)
 
     def settle(self) -> None:
         """Take turns until one agrees with those before."""
+        end = time.monotonic() + SETTLED_S
         for _ in range(TURNS - 1):
             self.take()
-            if self.steady:
+            if self.steady or time.monotonic() > end:
                 return
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -44,11 +46,18 @@ def block() -> int:
 
 def compiled(network: Network, precision: str) -> Artifact:
     """Return a network compiled for this machine, from the cache if it is there; errors as of `compile_stage`."""
+    folder, target, spec = _place(network, precision)
+    return find(folder) or store(
+        folder, _SPACE, lambda entry: _build(network, precision, entry, folder.name, target, spec)
+    )
+
+
+def _place(network: Network, precision: str) -> tuple[Path, Target, TargetSpec]:
+    """Return the folder in the cache for a compiled network, and what it is compiled for."""
     target = target_of(_ENTRY)
     spec = target.resolve(_ENTRY, "cpu")
     key = digest("probe", repr(network), precision, dict(spec.tvm), tools(spec), PINNED, rule_sources())
-    folder = cache_dir() / "artifacts" / key
-    return find(folder) or store(folder, _SPACE, lambda entry: _build(network, precision, entry, key, target, spec))
+    return cache_dir() / "artifacts" / key, target, spec
 
 
 def _build(network: Network, precision: str, folder: Path, key: str, target: Target, spec: TargetSpec) -> Artifact:
@@ -80,7 +89,20 @@ def _build(network: Network, precision: str, folder: Path, key: str, target: Tar
 def prepare(precision: str) -> None:
     """Compile what the cache lacks, and load the compiler, so that neither happens while something is timed."""
     block()
-    for one in networks(precision):
+    count = min(len(os.sched_getaffinity(0)), 2)
+    context = multiprocessing.get_context("spawn")
+    lacking = [one.network for one in networks(precision) if find(_place(one.network, precision)[0]) is None]
+    aside = [context.Process(target=_compile, args=(precision, n, count), daemon=True) for n in range(1, count)]
+    for process in aside if len(lacking) > 1 else ():
+        process.start()
+    _compile(precision, 0, count)
+    for process in aside if len(lacking) > 1 else ():
+        process.join()
+    _compile(precision, 0, 1)  # what another process has not compiled
+
+
+def _compile(precision: str, first: int, step: int) -> None:
+    for one in list(networks(precision))[first::step]:
         with suppress(CompileError):
             compiled(one.network, precision)
 

@@ -72,14 +72,22 @@ _BESIDE = 0.3
 """Relative error of a program's time over that of measured kernels."""
 
 
-def ratio_of(runtime: Runtime, work: StageWork | None) -> Figure | None:
-    """Return the time of a stage over the one that the engine's costs state, None for the runtime they stand for."""
-    if runtime.ratio is None or work is None:
-        return None
-    tuned = not runtime.tuned or work.precision in runtime.tuned
+def ratios_of(runtime: Runtime, work: StageWork, segments: Sequence[Segment]) -> list[Figure]:
+    """Return each segment's time over the one that the engine's costs state, none for the runtime they stand for.
+
+    Where a segment is not an operator of its own, what has no kernel of the runtime's slows down all of the stage.
+    """
+    if runtime.ratio is None:
+        return []
+    general = runtime.general or runtime.ratio
+    if runtime.tuned and work.precision not in runtime.tuned:
+        return [general] * len(segments)
     known = set(runtime.kernels) - ({"grouped"} if work.precision == "int8" else set())  # groups have no form in int8
-    kernels = not runtime.kernels or all(_kind(operator) in known for operator in work.operators)
-    return runtime.ratio if runtime.general is None or (tuned and kernels) else runtime.general
+    kinds = {operator.name: _kind(operator) for operator in work.operators}
+    apart = [not runtime.kernels or kinds.get(one.name, "") in known for one in segments]
+    if not all(one.name in kinds for one in segments):
+        apart = [not runtime.kernels or known.issuperset(kinds.values())] * len(segments)
+    return [runtime.ratio if own else general for own in apart]
 
 
 def never_faster(runtime: Runtime) -> bool:
@@ -96,23 +104,27 @@ def under(found: Estimate, runtime: Runtime, work: StageWork | None, fit: Fit | 
 
     Passes of classes that no measurement of the first runtime covers are no rate of its own, and keep their time.
     """
-    ratio = ratio_of(runtime, work)
-    if ratio is None or work is None:
+    ratios = ratios_of(runtime, work, found.segments) if work is not None else []
+    if not ratios or work is None:
         return found
     each = len(found.segments) == len(work.passes)
     scaled = [not each or fit is None or pass_class(one) in fit.classes for one in work.passes] if each else []
     scaled = scaled or [True] * len(found.segments)
     made = tuple(
         replace(one, time_ns=max(round(one.time_ns * ratio.value), one.fixed_ns, 1)) if known else one
-        for one, known in zip(found.segments, scaled, strict=True)
+        for one, ratio, known in zip(found.segments, ratios, scaled, strict=True)
     )
-    total = sum(one.time_ns for one in made)
-    share = sum(one.time_ns for one, known in zip(made, scaled, strict=True) if known) / max(total, 1)
-    if not share:
+    total = max(sum(one.time_ns for one in made), 1)
+    carried = [(one.time_ns, ratio) for one, ratio, known in zip(made, ratios, scaled, strict=True) if known]
+    if not carried:
         return found
-    kind = weakest([found.provenance, ratio.kind])
-    source = f"{found.source}, times {ratio.value:g} for {runtime.name}"
-    return Estimate(made, kind, source, found.error + share * error_of(ratio), found.lower)
+    _, main = max(carried, key=lambda one: one[0])
+    kind = weakest([found.provenance, main.kind])
+    same = len({ratio.value for _, ratio in carried}) == 1
+    times = f"{main.value:g}" if same else f"{total / max(found.time_ns, 1):.2g}"
+    source = f"{found.source}, times {times} for {runtime.name}"
+    error = found.error + sum(time * error_of(ratio) for time, ratio in carried) / total
+    return Estimate(made, kind, source, error, found.lower)
 
 
 def _kind(operator: Operator) -> str:

@@ -25,7 +25,7 @@ from socsched.cost.contention import demand, fair_shares, last_share, stretch
 from socsched.cost.conversion import Hop
 from socsched.cost.cost import Cost, Segment, trust
 from socsched.cost.host_functions import MEASURED, MIPS
-from socsched.cost.model import CostModel, offered, ratio_of
+from socsched.cost.model import CostModel, offered, ratios_of
 from socsched.cost.profile import MeasuredCost, Profile
 from socsched.cost.roofline import estimate
 from socsched.descriptor.catalog import get_pipeline, get_platform, platform_names
@@ -338,9 +338,22 @@ def test_engines_without_a_choice_name_their_program() -> None:
 def test_the_declared_kernels_are_those_that_the_compiler_has(model: str) -> None:
     stage, tvm = Stage("s", "s", model), ORIN.engine("gpu").runtimes[1]
     made = get_model(model, {}).network
-    assert made is not None and set(tvm.kernels) == set(KINDS)
+    assert made is not None and set(tvm.kernels) == {*KINDS, "grouped"}
     ruled = not unruled(fuse_network(made()))
-    assert (ratio_of(tvm, stage_work(stage, "fp16")) == tvm.ratio) == ruled
+    work = stage_work(stage, "fp16")
+    segments = [Segment(one.name, 1, 0, 0) for one in work.operators]
+    assert ({*ratios_of(tvm, work, segments)} == {tvm.ratio}) == ruled
+
+
+def test_what_has_no_kernel_of_a_runtime_slows_down_itself_alone() -> None:
+    """Unless the times are of more than one operator each: nobody knows then how much of a time is its own."""
+    tvm, work = ORIN.engine("gpu").runtimes[1], stage_work(BACKBONE, "fp16")
+    first = work.operators[0]
+    work = replace(work, operators=(replace(first, kind="topk"), *work.operators[1:]))
+    apart = [Segment(one.name, 1, 0, 0) for one in work.operators]
+    assert ratios_of(tvm, work, apart) == [tvm.general, *[tvm.ratio] * (len(apart) - 1)]
+    assert ratios_of(tvm, work, [Segment("all", 1, 0, 0)]) == [tvm.general]
+    assert {*ratios_of(tvm, replace(work, precision="fp32"), apart)} == {tvm.general}
 
 
 def test_what_tensorrt_is_declared_to_lack_has_no_onnx_form() -> None:

@@ -38,7 +38,6 @@ class Format:
 
 _OWN = "socsched.planning.export"
 FORMATS: Mapping[str, Format] = {
-    "stm": Format("YAML for NVIDIA's System Task Manager", f"{_OWN}.accelerators:stm", board=False),
     "linux": Format("a shell script for Linux", f"{_OWN}.linux:linux", executable=True),
     "perfetto": Format("a Perfetto trace of the plan", "", board=False),
     "autoware": Format(
@@ -56,7 +55,7 @@ FORMATS: Mapping[str, Format] = {
         folder=True,
         board=False,
     ),
-    "xsched": Format("a folder of hints for XSched", f"{_OWN}.accelerators:xsched", folder=True, board=False),
+    "xsched": Format("a folder of hints for XSched", f"{_OWN}.xsched:write", folder=True, board=False),
 }
 """Name of every format, in the order of the documentation."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -117,12 +118,11 @@ PREVIEW_NS = 10 * 10**9
 
 def preview(plan: Plan) -> Trace:
     """Return a simulation of a plan for one hyperperiod, or for two of its longest periods if that is longer."""
-    from socsched.planning.export.accelerators import hyperperiod_ns
     from socsched.sim.simulate import simulate as traced
 
     if not plan.tasks:
         raise UsageError("nothing to show: a stage has no engine", "run `socsched plan` to see which stage and why")
-    length = min(hyperperiod_ns(plan.tasks), PREVIEW_NS)
+    length = min(math.lcm(*(task.period_ns for task in plan.tasks)), PREVIEW_NS)
     return traced(plan, max(length, 2 * max(t.period_ns for t in plan.tasks)))
 
 

@@ -125,7 +125,7 @@ def test_a_plan_that_does_not_fit_leaves_the_old_one(
 
 
 @pytest.mark.parametrize("name", ["null", "pipe"])
-@pytest.mark.parametrize("form", [[], ["--export", "stm"], ["--export", "linux"]], ids=["plan", "stm", "linux"])
+@pytest.mark.parametrize("form", [[], ["--export", "btf"], ["--export", "linux"]], ids=["plan", "btf", "linux"])
 def test_special_files_are_written_directly(form: list[str], name: str, made: Path, tmp_path: Path) -> None:
     """As root, a device would be replaced by a file, or get other permissions."""
     if name == "null":
@@ -151,7 +151,7 @@ def test_special_files_are_written_directly(form: list[str], name: str, made: Pa
     [
         ["report", "{plan}", "-o", "{plan}"],
         ["report", "{link}", "-o", "{plan}"],
-        ["plan", "{plan}", "--export", "stm", "-o", "{plan}"],
+        ["plan", "{plan}", "--export", "amalthea", "-o", "{plan}"],
         ["plan", PIPELINE, "-p", BOARD, "--profile", "{plan}", "-o", "{plan}"],
         ["report", "{out}", "-o", "{out}/plan.json"],
         ["report", "{out}", "-o", "{out}/result.json"],

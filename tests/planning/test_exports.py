@@ -273,7 +273,7 @@ def test_the_command_line_writes_every_format(tmp_path: Path, capsys: pytest.Cap
             continue
         assert root.run([*call, form, "-o", str(tmp_path / form)]) in (0, 4), capsys.readouterr().err
         assert (tmp_path / form).is_dir() == FORMATS[form].folder
-    assert root.run([*call, "stm", "-o", str(tmp_path / "s"), "--map", "sense=x"]) == 2
+    assert root.run([*call, "amalthea", "-o", str(tmp_path / "s"), "--map", "sense=x"]) == 2
     assert root.run([*call, "autoware", "-o", str(tmp_path / "s"), "--map", "nothing=x"]) == 2
     assert root.run([*call, "autoware", "-o", str(tmp_path)]) == 2
     assert "is a directory" in capsys.readouterr().err

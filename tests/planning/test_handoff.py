@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import math
 import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from socsched.cli import root
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
-from socsched.planning.export.accelerators import identifier, resource, stm
 from socsched.planning.export.linux import SHARE, ExportRequest, admission, entries
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
@@ -42,42 +39,6 @@ def exported(plans: dict[str, Plan], tmp_path: Path):
         return target
 
     return export
-
-
-def entry(item: dict) -> tuple[str, dict]:
-    ((key, value),) = item.items()
-    return key, value
-
-
-def test_the_compute_graph_holds_every_task_once_in_the_epoch_of_its_period(plans: dict[str, Plan], exported) -> None:
-    plan = plans["edf"]
-    document = yaml.safe_load(exported("stm").read_text())
-    assert document.pop("Version") == "3.0.0"
-    ((_, graph),) = document.items()
-    ((main, hyper),) = [entry(item) for item in graph["Hyperepochs"]]
-    epochs = dict(entry(item) for item in hyper["Epochs"])
-    whole = int(hyper["Period"].removesuffix("ns"))
-    assert whole == math.lcm(*(task.period_ns for task in plan.tasks))
-    assert {int(e["Period"].removesuffix("ns")) * e["Frames"] for e in epochs.values()} == {whole}
-    everything = [unit for units in graph["Resources"].values() for unit in units]
-    assert sorted(everything) == sorted(hyper["Resources"])
-    ((_, client),) = [entry(item) for item in graph["Clients"]]
-    found = {}
-    for identity, epoch in map(entry, client["Epochs"]):
-        assert identity.split(".")[0] == main
-        period = int(epochs[identity.split(".")[1]]["Period"].removesuffix("ns"))
-        for runnable, body in map(entry, epoch["Runnables"]):
-            assert "." not in runnable and runnable not in found
-            found[runnable] = (period, body)
-    lanes = {engine.id: engine.lanes for engine in plan.engines}
-    assert set(found) == {identifier(task.name) for task in plan.tasks}
-    for task in plan.tasks:
-        period, body = found[identifier(task.name)]
-        assert (period, body["WCET"]) == (task.period_ns, f"{task.wcet_ns}ns")
-        assert body["Resources"] == [resource(task.engine, lane, lanes[task.engine]) for lane in task.lanes]
-        tasks = {other.name for other in plan.tasks}
-        assert body["Dependencies"] == [f"socsched.{identifier(other)}" for other in task.after if other in tasks]
-    assert "Unchecked" in stm(ExportRequest(plan)) and "does not preempt" in stm(ExportRequest(plan))
 
 
 @pytest.mark.parametrize("policy", ["edf", "fp"])
@@ -131,7 +92,7 @@ def test_reservations_the_kernel_refuses_are_reported(plans: dict[str, Plan]) ->
 
 
 def test_export_needs_a_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert root.run(["plan", "pointpillars", "-p", "jetson-agx-orin-64gb", "--export", "stm"]) == 2
+    assert root.run(["plan", "pointpillars", "-p", "jetson-agx-orin-64gb", "--export", "linux"]) == 2
     assert "-o FILE" in capsys.readouterr().err
     assert root.run(["plan", "pointpillars"]) == 2
 

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from socsched.descriptor.json_file import MAX_BYTES, MAX_VALUES, positions
 from socsched.errors import DescriptorError, InputError
 from socsched.planning.checks import inconsistencies
-from socsched.planning.export.accelerators import stm
 from socsched.planning.export.linux import ExportRequest, linux
 from socsched.planning.io import load, to_document
 from socsched.planning.plan import Plan
@@ -49,16 +47,6 @@ def test_no_name_of_a_plan_is_executed_by_its_script(name: str, tmp_path: Path) 
             assert done.returncode == 0, done.stderr
         assert sorted(file.name for file in tmp_path.iterdir()) == ["plan.sh"]
     assert subprocess.run(["sh", "plan.sh", "apply", "no such task"], cwd=tmp_path, capture_output=True).returncode == 2
-
-
-@pytest.mark.parametrize("name", [*EVIL, "\x85- evil", "\u2028- evil"])
-def test_no_name_of_a_plan_adds_to_the_compute_graph(name: str) -> None:
-    plan = rich_plan()
-    assert (
-        len(yaml.safe_load(stm(ExportRequest(renamed(plan, name)))))
-        == len(yaml.safe_load(stm(ExportRequest(plan))))
-        == 2
-    )
 
 
 def test_engines_of_like_names_keep_their_own_processors() -> None:

@@ -25,8 +25,7 @@ from socsched.graph.expand import layer_types
 from socsched.graph.partition import prefixes
 from socsched.models.parts import cut_pipeline, parts_of
 from socsched.models.registry import get_model
-from socsched.planning.export import runtimes
-from socsched.planning.export.accelerators import xsched
+from socsched.planning.export import runtimes, xsched
 from socsched.planning.export.linux import ExportRequest
 from socsched.planning.export.networks import networks
 from socsched.planning.plan import Plan
@@ -173,7 +172,7 @@ def test_what_a_runtime_lacks_is_left_out_by_name_or_refused(pipe: Pipeline, tmp
         and session["parts"][0]["planned_runtime"] == "tensorrt"
     )
     with pytest.raises(UsageError, match="XSched has no policy"):
-        xsched(ExportRequest(replace(orin, policy="llf")))
+        xsched.write(ExportRequest(replace(orin, policy="llf")))
     functions = replace(orin, tasks=tuple(t for t in orin.tasks if not t.name.startswith("detect.")))
     with pytest.raises(UsageError, match="no stage of the plan is a network"):
         networks(functions)

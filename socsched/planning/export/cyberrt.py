@@ -21,7 +21,7 @@ def write(request: ExportRequest) -> str:
     """Return the configuration; UsageError for a plan of EDF, since CyberRT has priorities alone."""
     listed = fixed_priorities(request, "cyberrt")
     if not listed:
-        raise UsageError("nothing to export: no task runs on a CPU that Linux schedules", "use --export stm")
+        raise UsageError("nothing to export: no task runs on a CPU that Linux schedules", "use --export xsched")
     owners = [thread for thread in listed if not thread.worker]
     cpus = sorted({cpu for thread in owners for cpu in thread.processors})
     every = sorted({cpu for thread in listed for cpu in thread.processors})

@@ -50,7 +50,6 @@ def _plan(file: Path) -> None:
     from socsched.cli.output import Output  # noqa: F401
     from socsched.errors import UsageError
     from socsched.planning.export import autoware, cyberrt
-    from socsched.planning.export.accelerators import stm
     from socsched.planning.export.linux import ExportRequest, linux, rclcpp, systemd
     from socsched.planning.io import load, to_document
     from socsched.reporting.junit import render
@@ -60,7 +59,6 @@ def _plan(file: Path) -> None:
     _no_negative(to_document(plan))
     if plan.tasks:
         linux(ExportRequest(plan, mode_id=1))
-        stm(ExportRequest(plan))
         for write in (autoware.write, rclcpp, cyberrt.write, systemd):
             with suppress(UsageError):  # a plan of EDF, or without a task that Linux schedules
                 write(ExportRequest(plan))

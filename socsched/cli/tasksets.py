@@ -94,13 +94,6 @@ def simulate(output: Output, request: SimulateRequest, duration: int | None, pol
     tasks, folder = load(output, Path(request.plan)), request.folder
     if any(task.sporadic for task in tasks.tasks):
         output.note("sporadic tasks arrive as often as they may")
-    if any(task.level or task.degraded_ns for task in tasks.tasks):
-        if policy or request.jobs or folder is not None:
-            raise UsageError(
-                f"task set {tasks.name!r}: with criticality levels, neither --policy nor single jobs are available",
-                hint="the file's policy decides: EDF gives EDF-VD; FP, RM and DM give AMC",
-            )
-        return _simulate_levels(output, tasks, duration, request)
     if duration is None and tasks.horizon_ns is None:
         duration, repeats = choose_horizon(tasks)
         if duration < repeats:
@@ -121,31 +114,6 @@ def simulate(output: Output, request: SimulateRequest, duration: int | None, pol
         Result(plan, trace, result(trace, plan)).save(folder)
         output.note(folders.describe_files(folder))
     output.result(document, lambda: _tables(document))
-    return EXIT_OK if done.met else EXIT_VIOLATED
-
-
-def _simulate_levels(output: Output, tasks: TaskSet, duration: int | None, request: SimulateRequest) -> int:
-    """Simulate a task set with criticality levels under the rules of AMC or EDF-VD."""
-    from socsched.sim import mixed_criticality
-    from socsched.sim.tasksets import choose_horizon
-
-    length = duration if duration is not None else tasks.horizon_ns
-    times = mixed_criticality.draw_times(request.execution, request.seed)
-    done = mixed_criticality.simulate(tasks, choose_horizon(tasks)[0] if length is None else length, times)
-    document = mixed_criticality.document(tasks, done)
-
-    def show() -> Any:
-        from socsched.reporting.terminal import table
-
-        unit = _unit(document)
-        heads = ["task", "level", "jobs", "done", "aborted", "dropped", "late", f"response max [{unit}]"]
-        keys = ("name", "level", "jobs_released", "jobs_completed", "jobs_aborted", "jobs_dropped", "deadline_misses")
-        rows = [[*(str(row[key]) for key in keys), str(row["response_max"] or "-")] for row in document["tasks"]]
-        count = sum(level > 0 for switches in document["switches"] for _, level in switches)
-        title = f"{tasks.name} under {document['policy']} for {document['duration']} {unit}, {count} mode switches"
-        return table(title, heads, rows, tuple(range(1, 8)))
-
-    output.result(document, show)
     return EXIT_OK if done.met else EXIT_VIOLATED
 
 

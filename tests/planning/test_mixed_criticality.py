@@ -8,13 +8,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from reference_levels import simulate
 
 from socsched.descriptor.taskset import PeriodicTask, TaskSet, taskset_from_mapping
 from socsched.errors import DescriptorError, UsageError
 from socsched.schedulability.published import mixed_criticality as published
 from socsched.schedulability.published.choose import analyse, problems
 from socsched.schedulability.published.model import Problem
-from socsched.sim.mixed_criticality import simulate
+from socsched.sim.tasksets import make_taskset_plan
 
 
 def made(policy: str, *rows: dict[str, Any]) -> TaskSet:
@@ -74,8 +75,8 @@ def test_levels_are_checked() -> None:
 def test_an_overrun_drops_low_criticality_until_the_processor_idles() -> None:
     taskset = made("FP", {"period": 10, "wcet": 4, "wcets": [2, 4], "prio": 0}, {"period": 5, "wcet": 2, "prio": 1})
     done = simulate(taskset, 19, lambda task, job: 4 if task.level and job == 0 else task.wcet_at(0))
-    high, low = done.processors[0].figures
-    assert done.processors[0].switches == [(2, 1), (4, 0)]
+    high, low = done[0].figures
+    assert done[0].switches == [(2, 1), (4, 0)]
     assert (high.released, high.completed, high.response_max) == (2, 2, 4)
     assert (low.released, low.aborted, low.dropped, low.completed) == (4, 1, 0, 3)
 
@@ -86,13 +87,13 @@ def test_degraded_service_runs_at_its_own_rate() -> None:
         {"period": 10, "wcet": 9, "wcets": [1, 9], "prio": 0},
         {"period": 4, "wcet": 2, "prio": 1, "degraded": {"wcet": 1, "period": 8}},
     )
-    low = simulate(taskset, 9).processors[0].figures[1]
+    low = simulate(taskset, 9)[0].figures[1]
     assert (low.released, low.aborted, low.dropped) == (2, 1, 0)
 
 
-def test_features_beyond_the_rules_are_refused() -> None:
-    with pytest.raises(UsageError, match="without jitter"):
-        simulate(made("EDF", {"period": 10, "wcet": 4, "wcets": [2, 4], "jitter": 1}), 100)
+def test_sets_with_levels_are_analysed_not_simulated() -> None:
+    with pytest.raises(UsageError, match="criticality levels, which is analysed but not simulated"):
+        make_taskset_plan(made("EDF", {"period": 10, "wcet": 4, "wcets": [2, 4]}))
 
 
 def _draw(random: Random, policy: str) -> TaskSet:
@@ -128,7 +129,7 @@ def test_no_simulated_response_is_above_a_bound(policy: str) -> None:
         for run in range(12):
             offsets = [random.randrange(task.period_ns) if run > 2 else 0 for task in taskset.tasks]
             tasks = tuple(replace(t, offset_ns=at) for t, at in zip(taskset.tasks, offsets, strict=True))
-            figures = simulate(replace(taskset, tasks=tasks), 300, _times(1000 * number + run)).processors[0].figures
+            figures = simulate(replace(taskset, tasks=tasks), 300, _times(1000 * number + run))[0].figures
             for task, mine in zip(tasks, figures, strict=True):
                 for answer in answers.values():
                     bound = answer.bounds.get(task.name)

@@ -6,7 +6,6 @@ them names it (`pytest.mark.needs`) and is skipped without it, one line per tool
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform as system
 import shutil
@@ -137,12 +136,6 @@ OPTIONAL: dict[str, Tool] = {
             ("nvcc", "/usr/local/cuda/bin/nvcc"),
         ),
         Tool("GPU", "running stages on a GPU", "sudo apt-get install -y nvidia-driver"),
-        Tool(
-            "libcudart",
-            "TVM on a GPU",
-            "sudo apt-get install -y cuda-cudart-13-0",
-            "JetPack 7 has it; on JetPack 6 use TensorRT for the GPU",
-        ),
         Tool("TensorRT", "stages on a DLA", "sudo apt-get install -y python3-libnvinfer"),
         Tool(
             "OpenCL",
@@ -331,17 +324,6 @@ def _gpu() -> Check:
     return tool.ok(f"{listed}; part of `-p host`" if gpus else listed)
 
 
-def _cudart() -> Check:
-    """Return the installed CUDA runtime: TVM's wheel loads only version 13, and reports nothing if it is missing."""
-    tool = OPTIONAL["libcudart"]
-    versions = [version for version in (13, 12) if _loads(f"libcudart.so.{version}")]
-    if 13 in versions:
-        return tool.ok("libcudart.so.13")
-    return (
-        tool.broken("only libcudart.so.12; TVM needs 13 to use the GPU") if versions else tool.missing("not installed")
-    )
-
-
 def _tensorrt() -> Check:
     """Return whether engines for a DLA can be built and run here."""
     from importlib import util
@@ -397,14 +379,6 @@ def _text(name: str) -> str:
         return (ROOT / name).read_text(encoding="utf-8", errors="replace").strip("\0\n ")
     except OSError:
         return ""
-
-
-def _loads(name: str) -> bool:
-    try:
-        ctypes.CDLL(name)
-    except OSError:
-        return False
-    return True
 
 
 ARCHITECTURES = ("sm_62", "sm_72", "sm_80", "sm_87", "sm_90")
@@ -510,7 +484,6 @@ _OWN: dict[str, Callable[[], Check]] = {
     "aarch64 emulator": _emulator,
     "nvcc": _nvcc,
     "GPU": _gpu,
-    "libcudart": _cudart,
     "TensorRT": _tensorrt,
     "OpenCL": _opencl,
     "Hexagon": _hexagon,

@@ -95,13 +95,6 @@ class Fake:
     def nvml(self, available: bool) -> None:
         self.set("socsched.runtime.meters.Nvml", lambda *_: types.SimpleNamespace(available=available))
 
-    def libraries(self, *names: str) -> None:
-        def load(name: str) -> None:
-            if name not in names:
-                raise OSError(name)
-
-        self.set(doctor.ctypes, "CDLL", load)
-
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
@@ -138,9 +131,6 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     ("a driver that hangs", doctor._gpu, lambda f: _driver(f, False), "broken", "not responding", "modprobe"),
     ("a Jetson", doctor._gpu, lambda f: (_jetson(f), f.file("dev/nvmap")), "ok", "R36", ""),
     ("a Jetson in a bare container", doctor._gpu, _jetson, "broken", "AGX Orin", "nvidia-l4t-core"),
-    ("CUDA 13", doctor._cudart, lambda f: f.libraries("libcudart.so.13"), "ok", "libcudart.so.13", ""),
-    ("CUDA 12", doctor._cudart, lambda f: f.libraries("libcudart.so.12"), "broken", "TVM needs 13", "13"),
-    ("no CUDA", doctor._cudart, lambda f: f.libraries(), "missing", "not installed", "cuda-cudart-13-0"),
     (
         "TensorRT",
         doctor._tensorrt,
@@ -328,15 +318,13 @@ class Machine:
             return "1.2.3.post4" if name in packages else real(name)
 
         def load(name: str, *_: Any) -> Any:
-            if not ("libcudart" in self.there and name == "libcudart.so.13"):
-                raise OSError(name)
+            raise OSError(name)
 
         monkeypatch.delenv("CXX", raising=False)
         monkeypatch.setenv("SOCSCHED_CACHE", str(root / "cache"))  # counting a full one takes a while
         monkeypatch.setattr(shutil, "which", which)
         monkeypatch.setattr(metadata, "version", version)
-        for module in (doctor, device):
-            monkeypatch.setattr(module, "ctypes", types.SimpleNamespace(CDLL=load, util=device.ctypes.util))
+        monkeypatch.setattr(device, "ctypes", types.SimpleNamespace(CDLL=load, util=device.ctypes.util))
         monkeypatch.setattr(doctor.system, "machine", lambda: "x86_64")
         monkeypatch.setattr(doctor, "ROOT", root)
         monkeypatch.setattr("socsched.runtime.meters.Nvml", lambda *_: types.SimpleNamespace(available=False))

@@ -59,7 +59,7 @@ def test_no_feasible_plan_is_a_violation() -> None:
 def test_planners_are_listed_with_papers_and_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert study(["--list"]) == 0
     text = capsys.readouterr().out
-    assert "interference" in text and "Zhang et al., DAC 2022" in text and "share=0.8" in text
+    assert "herald" in text and "Zhang et al., DAC 2022" in text and "share=0.8" in text
     assert study(["--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed["axonn"]["options"]["transitions"]["default"] is not None
@@ -70,7 +70,7 @@ def test_planners_are_listed_with_papers_and_options(capsys: pytest.CaptureFixtu
 def test_choices_are_read_and_checked() -> None:
     both = [("axonn", {"share": "0.7", "transitions": "4"}), (OURS, {})]
     assert select_planners(["axonn:share=0.7,transitions=4", OURS]) == both
-    assert len(select_planners([])) == 7
+    assert len(select_planners([])) == 6
     with pytest.raises(UsageError, match="no planner 'axon'"):
         select_planners(["axon"])
     with pytest.raises(UsageError, match="NAME:OPTION=VALUE"):

@@ -47,34 +47,12 @@ class Builder:
         self.channels[name] = self.channels[source]
         return name
 
-    def concat(self, *sources: str) -> str:
-        """Channels of several tensors side by side."""
-        name = f"concat{len(self.layers)}"
-        self.layers.append(Layer(name, "concat", sources, attrs={"axis": 1}))
-        self.channels[name] = sum(self.channels[source] for source in sources)
-        return name
-
     def add(self, left: str, right: str) -> str:
         """The sum of two tensors, and ReLU."""
         name = f"add{len(self.layers)}"
         self.layers += [Layer(name, "add", (left, right)), Layer(f"{name}.relu", "relu", (name,))]
         self.channels[f"{name}.relu"] = self.channels[left]
         return f"{name}.relu"
-
-
-def squeezenet(params: Mapping[str, Any]) -> Model:
-    """Iandola et al., "SqueezeNet", 2016, version 1.0, without its classifier; expanded branches side by side."""
-    b = Builder()
-    b.channels["image"] = 3
-    x = b.pool(b.conv("image", 96, 7, 2))
-    for number, (squeeze, expand) in enumerate(
-        ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
-    ):
-        s = b.conv(x, squeeze)
-        x = b.concat(b.conv(s, expand), b.conv(s, expand, 3))
-        if number in (2, 6):
-            x = b.pool(x)
-    return _model("claims.squeezenet", b, x, 224)
 
 
 def resnet18(params: Mapping[str, Any]) -> Model:
@@ -129,7 +107,7 @@ def _model(name: str, b: Builder, last: str, side: int) -> Model:
     return Model(name, (Port("image", image),), (result,), network=lambda: network)
 
 
-for _name in ("squeezenet", "resnet18", "resnet50", "resnet101", "vgg16"):
+for _name in ("resnet18", "resnet50", "resnet101", "vgg16"):
     plugins.provide("socsched.models", f"claims.{_name}", f"{__name__}:{_name}")
 
 

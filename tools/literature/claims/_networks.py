@@ -47,6 +47,13 @@ class Builder:
         self.channels[name] = self.channels[source]
         return name
 
+    def concat(self, *sources: str) -> str:
+        """Channels of several tensors side by side."""
+        name = f"concat{len(self.layers)}"
+        self.layers.append(Layer(name, "concat", sources, attrs={"axis": 1}))
+        self.channels[name] = sum(self.channels[source] for source in sources)
+        return name
+
     def add(self, left: str, right: str) -> str:
         """The sum of two tensors, and ReLU."""
         name = f"add{len(self.layers)}"

@@ -502,6 +502,50 @@ def _picked_rows(inputs: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.stack(rows).reshape(*lead, *rows[0].shape)]
 
 
+def _enlarged(inputs: Sequence[Array], attrs: Any) -> int:
+    """Return the elements of a Resize to the nearest, as of the masks that detectors make of constants."""
+    if attrs.get("mode", "nearest") != "nearest" or attrs.get("axes") or attrs.get("antialias"):
+        raise ValueError("only resizing to the nearest is known of constants")
+    return math.prod(_enlarged_sides(inputs))
+
+
+def _enlarged_sides(inputs: Sequence[Array]) -> list[int]:
+    data, last = inputs[0], inputs[-1]
+    if last.size != data.ndim or (last.dtype.kind == "f" and not np.all(last > 0)):
+        raise ValueError("its sizes do not fit")
+    if last.dtype.kind == "f":
+        return [int(side * scale) for side, scale in zip(data.shape, last, strict=True)]
+    return [int(side) for side in last]
+
+
+def _nearest(inputs: Sequence[Array], attrs: Any) -> list[Array]:
+    """Return a Resize to the nearest at once; the reference implementation goes from element to element."""
+    data, sides = inputs[0], _enlarged_sides(inputs)
+    turns: dict[str, Callable[[Array], Array]] = {
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+        "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    }
+    rounding = turns[attrs.get("nearest_mode", "round_prefer_floor")]
+    mode = attrs.get("coordinate_transformation_mode", "half_pixel")
+    if mode not in ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"):
+        raise ValueError(f"{mode} is not known of constants")
+    places = []
+    for axis, (old, new) in enumerate(zip(data.shape, sides, strict=True)):
+        scale = np.float32(inputs[-1][axis] if inputs[-1].dtype.kind == "f" else new / old)
+        at = np.arange(new, dtype=np.float32)  # in fp32, as runtimes compute: ties depend on it
+        if mode == "align_corners":
+            where = at * np.float32(old - 1) / np.float32(max(new - 1, 1))
+        elif mode == "asymmetric":
+            where = at / scale
+        else:
+            half = np.float32(0.5)
+            where = (at + half) / scale - half if new > 1 or mode == "half_pixel" else 0 * at
+        places.append(np.clip(rounding(where), 0, old - 1).astype(np.int64))
+    return [data[np.ix_(*places)]]
+
+
 def _rows(inputs: Sequence[Array], attrs: Any) -> int:
     data, places = inputs
     return math.prod((*places.shape[:-1], *data.shape[int(attrs.get("batch_dims", 0)) + places.shape[-1] :]))
@@ -511,6 +555,7 @@ DIRECT: dict[str, Callable[[Sequence[Array], Any], list[Array]]] = {
     "ScatterND": _scattered,
     "GatherElements": _picked,
     "GatherND": _picked_rows,
+    "Resize": _nearest,
 }
 """Operators that are folded without the reference implementation."""
 SIZES: dict[str, Size] = {
@@ -534,6 +579,7 @@ SIZES: dict[str, Size] = {
     "GatherND": _rows,
     "MatMul": _multiplied,
     "Range": _counted,
+    "Resize": _enlarged,
     "Tile": _tiled,
 }  # fmt: skip
 """Operator -> number of elements it produces from constant inputs; ValueError and the like where it cannot."""

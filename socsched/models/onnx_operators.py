@@ -438,6 +438,33 @@ def _conv(t: Translation, node: Node) -> None:
     t.emit(node, "conv2d_transpose" if transposed else "conv2d", [t.source(node.inputs[0])], weights=params, **attrs)
 
 
+@_translates("Col2Im")
+def _col2im(t: Translation, node: Node) -> None:
+    """Emit Col2Im as a transposed convolution whose weights put every value of a window into its place."""
+    image, window = (t.constant(node, place, what) for place, what in ((1, "the image"), (2, "the window")))
+    assert image is not None and window is not None, "no sizes"
+    batch, rows, _ = t.graph.tensor(node.inputs[0]).shape
+    if image.size != 2 or window.size != 2:
+        raise t.refused("only images are put together from windows", "fold other dimensions into the batch")
+    kernel, stride, dilation = (
+        [int(n) for n in window],
+        _pair(node.attrs.get("strides")),
+        _pair(node.attrs.get("dilations")),
+    )
+    pads = [int(n) for n in node.attrs.get("pads") or [0] * 4]
+    reach = [int(image[n]) + pads[n] + pads[n + 2] - dilation[n] * (kernel[n] - 1) - 1 for n in range(2)]
+    sides, more = [reach[n] // stride[n] + 1 for n in range(2)], [reach[n] % stride[n] for n in range(2)]
+    channels = rows // prod(kernel)
+    places = np.eye(prod(kernel), dtype=np.float32).reshape(-1, 1, *kernel)
+    params = {"weight": t.param(np.tile(places, (channels, 1, 1, 1))), "bias": t.param(np.zeros(channels))}
+    attrs: dict[str, Any] = {"stride": _one(stride), "padding": pads[0] if len(set(pads)) == 1 else tuple(pads)}
+    attrs |= {"groups": channels} if channels > 1 else {}
+    attrs |= {"dilation": _one(dilation)} if dilation != [1, 1] else {}
+    attrs |= {"output_padding": _one(more)} if any(more) else {}
+    x = t.emit(node, "reshape", [t.source(node.inputs[0])], shape=(batch, rows, *sides))
+    t.emit(node, "conv2d_transpose", [x], weights=params, **attrs)
+
+
 def _as_image(node: Node) -> Node:
     """Return a convolution over one dimension with the attributes of one over images that are one row high."""
     attrs = dict(node.attrs)

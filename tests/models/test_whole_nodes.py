@@ -127,3 +127,25 @@ def test_what_onnx_runtime_fuses_is_taken_apart(op: str, shapes: Any, attrs: Any
     wanted = session.run(None, {names[place]: arrays[place] for place in inputs})
     verdict = judge(op, model, given, wanted, 1e-4, False)
     assert not verdict.failure and not verdict.whole
+
+
+@pytest.mark.parametrize("mode", ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"))
+def test_a_constant_that_is_resized_is_computed_on_reading(mode: str, tmp_path: Path) -> None:
+    """The masks of detectors: no runtime of an accelerator resizes truth values or whole numbers."""
+    import onnxruntime
+
+    b = Builder()
+    mask = b.constant(np.arange(30, dtype=np.float32).reshape(1, 1, 5, 6))
+    for rounding in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"):
+        sizes = b.constant(np.array([1, 1, 3, 9]))
+        more = {"coordinate_transformation_mode": mode, "nearest_mode": rounding}
+        file = b.save(
+            tmp_path / f"{rounding}.onnx",
+            [1, 1, 3, 9],
+            [b.op("Add", "image", b.op("Resize", mask, "", "", sizes, **more))],
+        )
+        assert not {"resize2d", "onnx"} & {layer.op for layer in load(file)[0].layers}
+        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        image = np.zeros((1, 1, 3, 9), np.float32)
+        verdict = judge(mode, onnx.load(file), [image], session.run(None, {"image": image}), 1e-6, False)
+        assert not verdict.failure, rounding

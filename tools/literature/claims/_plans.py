@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from socsched.cost.cost import Segment
+from socsched.limits import LONGEST_NS
 from socsched.planning.plan import Bandwidth, Plan, PlannedEngine, Power, SearchReport, Task
 from socsched.sim.simulate import SimulationRun, run
 from tools.literature.claims._published import data
 
 SECOND = 10**9
-FOREVER = 1 << 50
 NETWORKS = ("alexnet", "bert", "densenet", "inception", "mobilenet", "resnet", "resnet152", "resnet18", "vgg")
 
 
@@ -39,7 +39,7 @@ def task(name: str, segments: Sequence[tuple[str, int]], **more: Any) -> Task:
     cost = sum(time for _, time in segments)
     base: dict[str, Any] = {
         "kind": "stage", "engine": "npu", "lanes": (0,), "precision": "fp16", "after": (), "reads": (),
-        "timer": not more.get("after"), "period_ns": FOREVER, "offset_ns": 0, "queue": 1 << 40, "wcet_ns": cost,
+        "timer": not more.get("after"), "period_ns": LONGEST_NS, "offset_ns": 0, "queue": 1 << 40, "wcet_ns": cost,
         "energy_uj": 0, "priority": 0, "jitter_ns": 0, "criticality": "firm", "provenance": "published", "source": "",
         "error": 0.0,
     }  # fmt: skip

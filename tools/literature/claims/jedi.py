@@ -19,8 +19,9 @@ def claims() -> list[Claim]:
         # A period a little above the interval: the simulator must keep up, the GPU alone does not.
         period = facts["interval_ns"] / 1e6 * 1.1
         fast = planned("jedi", pipeline(network, period_ms=period, engines=("gpu", "dla")), None, XAVIER)
-        ms = max(chains_ms(fast, 1.0).values())
-        holds = gain >= 1.0 and ms < 5 * period
+        ms, later = (max(chains_ms(fast, seconds).values()) for seconds in (1.0, 2.0))
+        slow = "the DLAs are too slow by the platform's figures to take over a worthwhile stretch"
+        why = slow if gain < 1.0 else "simulated frames pile up at this rate" if later > 1.1 * ms else ""
         found.append(
             Claim(
                 SYSTEM,
@@ -30,8 +31,8 @@ def claims() -> list[Claim]:
                 "up to 1.32x over a genetic algorithm's pipeline",
                 f"{1e9 / facts['alone_ns']:.0f} to {1e9 / facts['interval_ns']:.0f} frames/s, {gain:.2f}x; "
                 f"latency {facts['alone_ns'] / 1e6:.2f} to {ms:.2f} ms",
-                holds,
-                "" if holds else "the DLAs are too slow by the platform's figures to take over a worthwhile stretch",
+                not why,
+                why,
             )
         )
     return found

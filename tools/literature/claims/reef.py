@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from socsched.limits import LONGEST_NS
 from socsched.planning.plan import Plan
 from socsched.sim.simulate import SimulationRun
 from tools.literature.claims._plans import (
@@ -40,7 +41,7 @@ def pair(real_time: str, other: str, every: float) -> Plan:
     urgent = task("rt", kernels(real_time), engine="gpu", period_ns=round(cost * every), criticality="hard")
     rest = task(
         "be", kernels(other), engine="gpu", period_ns=1, criticality="soft", closed_by="be", priority=1,
-        deadline_ns=1 << 50,
+        deadline_ns=LONGEST_NS,
     )  # fmt: skip
     return plan([urgent, rest], [engine("gpu")])
 

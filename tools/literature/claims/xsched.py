@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from socsched.limits import LONGEST_NS
 from socsched.planning.plan import Plan
 from tools.literature.claims._plans import (
     SECOND,
@@ -36,7 +37,7 @@ def clients(preemption: str = "segment") -> Plan:
     fore = task("fore", network, engine="gpu", period_ns=5 * cost + 777_777, priority=0, criticality="hard")
     back = task(
         "back", network, engine="gpu", period_ns=1, priority=1, criticality="soft", closed_by="back",
-        deadline_ns=1 << 50,
+        deadline_ns=LONGEST_NS,
     )  # fmt: skip
     return plan([fore, back], [engine("gpu", preemption=preemption)])
 
@@ -57,7 +58,7 @@ def share() -> float:
     both = [
         task(
             name, network, engine="gpu", period_ns=1, priority=number, criticality=level, closed_by=name,
-            deadline_ns=1 << 50,
+            deadline_ns=LONGEST_NS,
         )
         for number, (name, level) in enumerate((("fore", "hard"), ("back", "soft")))
     ]  # fmt: skip

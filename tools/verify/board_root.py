@@ -5,17 +5,20 @@
 ROOT: a Debian 11 for arm64 with g++ and, for OpenCL, pocl-opencl-icd; qemu-user is registered with binfmt_misc
 (`tools/ci/bare_root.sh` shows how).  WHEEL: onnxruntime for aarch64, whose C API is real where Qualcomm's provider is
 not.  Each bundle is copied into the root; build.sh, `start.sh --selftest` and 20 frames (`--pace asap`) run there
-without Python.  What accelerators compute is computed outside of the emulation, by ONNX Runtime on this machine, of the
-bytes that the executor hands to the vendor's API; CUDA kernels are their sources, compiled for the board's processor.
+without Python.  What accelerators compute is computed outside of the emulation: networks by ONNX Runtime, of the bytes
+that the executor hands to the vendor's API, and CUDA kernels by their sources, compiled for this machine's processor.
 Needs root, Zig (`socsched.compiler.native.cross`) and the cache that the bundles were compiled with.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import math
+import mmap
 import os
+import platform
 import re
 import shutil
 import socket
@@ -45,6 +48,7 @@ MOUNTED = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'
 """What OpenCL counts memory by, for the time of a command."""
 HOME, PLACE, SOCKET = "opt/standins", "srv/bundle", "tmp/standin"
 FRAMES, TIMEOUT_S = 20, 3000
+MEMORY, _FIXED = (".memory", 0x600000000000, 4 << 30), 0x100000  # as in standins/cuda.cpp; MAP_FIXED_NOREPLACE
 _REAL = {
     "host": "real",
     "network": "real",
@@ -60,10 +64,10 @@ _STOOD_IN = {
 }
 
 
-def compiler() -> list[str]:
-    """Return the C++ compiler for the root's processor."""
-    require_zig("aarch64")
-    found = cross_compiler("aarch64")
+def compiler(machine: str = "aarch64") -> list[str]:
+    """Return the C++ compiler for a processor, the root's by default."""
+    require_zig(machine)
+    found = cross_compiler(machine)
     assert found is not None
     return [*found, "-std=c++17", "-O2", "-w", "-shared", "-fPIC"]
 
@@ -96,8 +100,18 @@ class Accelerator:
     sessions: dict[str, Any] = field(default_factory=dict)
 
     def serve(self, path: Path) -> None:
-        """Answer requests at a socket in a thread, until the program ends."""
+        """Answer requests at a socket in a thread, until the program ends; share the GPU's memory at its address."""
         path.unlink(missing_ok=True)
+        with path.with_name(path.name + MEMORY[0]).open("wb+") as file:
+            file.truncate(MEMORY[2])
+            library = ctypes.CDLL(None)
+            library.mmap.restype, library.mmap.argtypes = (
+                ctypes.c_size_t,
+                (*[ctypes.c_size_t] * 2, *[ctypes.c_int] * 3, ctypes.c_long),
+            )
+            placed = library.mmap(MEMORY[1], MEMORY[2], 3, mmap.MAP_SHARED | _FIXED, file.fileno(), 0)
+        if placed != MEMORY[1]:
+            raise SystemExit("the GPU's memory has no place here")
         server = socket.socket(socket.AF_UNIX)
         server.bind(str(path))
         server.listen()
@@ -116,6 +130,13 @@ class Accelerator:
         import onnxruntime
 
         name = stream.readline().decode().strip()
+        if name.startswith("kernel "):
+            library, kernel, count = name.split()[1:]
+            shape, operands = struct.unpack("5i", stream.read(20)), stream.read(8 * int(count))
+            launch = getattr(ctypes.CDLL(library), f"launch_{kernel}")
+            stream.write(struct.pack("i", launch(*shape, (ctypes.c_uint64 * int(count)).from_buffer_copy(operands))))
+            stream.flush()
+            return
         stage, model = self.stages[name]
         if name not in self.sessions:
             options = onnxruntime.SessionOptions()
@@ -180,7 +201,7 @@ def models(root: Path, stages: Mapping[str, Mapping[str, Any]]) -> dict[str, tup
 
 
 def kernels(root: Path, stages: Mapping[str, Mapping[str, Any]]) -> None:
-    """Compile a bundle's CUDA sources for the root; the stand-in finds them by where a cubin's sections end."""
+    """Compile a bundle's CUDA sources; the stand-in finds them by where a cubin's sections end."""
     stored = [json.loads(file.read_text()) for file in (cache_dir() / "programs").glob("*/program.json")]
     found: dict[int, tuple[str, dict[str, int]]] = {}  # of all programs with the same code
     for stage in stages.values():
@@ -199,7 +220,7 @@ def kernels(root: Path, stages: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def compile_kernels(source: str, counts: Mapping[str, int], root: Path, name: str) -> None:
-    """Compile a CUDA source to NAME.so in the root, and write NAME.txt, which lists its kernels and their operands."""
+    """Compile a CUDA source to NAME.so beside the root's files, and write NAME.txt: its kernels and their operands."""
     text = re.sub(
         r"#include <\w+.h>", "", source[source.find('extern "C" __global__') if "__CUDACC_RTC__" in source else 0 :]
     )
@@ -208,8 +229,9 @@ def compile_kernels(source: str, counts: Mapping[str, int], root: Path, name: st
     with tempfile.NamedTemporaryFile("w", suffix=".cc") as file:
         file.write("\n".join([HEADER.read_text(), text, *calls]))
         file.flush()
-        subprocess.run([*compiler(), "-fno-strict-aliasing", "-o", str(root / f"{name}.so"), file.name], check=True)
-    lines = [f"/{name}.so", *(f"{kernel} {count}" for kernel, count in counts.items())]
+        how = [*compiler(platform.machine()), "-mcpu=native", "-fno-strict-aliasing"]
+        subprocess.run([*how, "-o", str(root / f"{name}.so"), file.name], check=True)
+    lines = [f"outside {root}/{name}.so", *(f"{kernel} {count}" for kernel, count in counts.items())]
     (root / f"{name}.txt").write_text("\n".join(lines) + "\n")
 
 

@@ -23,45 +23,12 @@ void find(void* library, const char* name, F& function) {
 
 }  // namespace
 
-#define SOCSCHED_FIND(name) find(library, #name, driver_.name)
-
 Device::Device(int number) : under_way_("gpu" + std::to_string(number)), number_(number) {
   void* const library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (!library) throw Failure(MACHINE, std::string(LIBRARY) + " cannot be loaded: " + dlerror(), HINT);
-  SOCSCHED_FIND(cuInit);
-  SOCSCHED_FIND(cuDriverGetVersion);
-  SOCSCHED_FIND(cuDeviceGet);
-  SOCSCHED_FIND(cuDeviceGetAttribute);
-  SOCSCHED_FIND(cuDevicePrimaryCtxRetain);
-  SOCSCHED_FIND(cuCtxSetCurrent);
-  SOCSCHED_FIND(cuCtxGetStreamPriorityRange);
-  SOCSCHED_FIND(cuGetErrorString);
-  SOCSCHED_FIND(cuModuleLoadData);
-  SOCSCHED_FIND(cuModuleGetFunction);
-  SOCSCHED_FIND(cuFuncSetAttribute);
-  SOCSCHED_FIND(cuMemAlloc_v2);
-  SOCSCHED_FIND(cuMemHostRegister_v2);
-  SOCSCHED_FIND(cuMemHostUnregister);
-  SOCSCHED_FIND(cuMemHostGetDevicePointer_v2);
-  SOCSCHED_FIND(cuMemcpyHtoD_v2);
-  SOCSCHED_FIND(cuMemcpyHtoDAsync_v2);
-  SOCSCHED_FIND(cuMemcpyDtoHAsync_v2);
-  SOCSCHED_FIND(cuMemcpyDtoDAsync_v2);
-  SOCSCHED_FIND(cuMemsetD8Async);
-  SOCSCHED_FIND(cuStreamCreateWithPriority);
-  SOCSCHED_FIND(cuStreamSynchronize);
-  SOCSCHED_FIND(cuStreamQuery);
-  SOCSCHED_FIND(cuStreamBeginCapture_v2);
-  SOCSCHED_FIND(cuStreamEndCapture);
-  SOCSCHED_FIND(cuGraphInstantiateWithFlags);
-  SOCSCHED_FIND(cuGraphDestroy);
-  SOCSCHED_FIND(cuGraphLaunch);
-  SOCSCHED_FIND(cuEventCreate);
-  SOCSCHED_FIND(cuEventRecord);
-  SOCSCHED_FIND(cuEventRecordWithFlags);
-  SOCSCHED_FIND(cuEventQuery);
-  SOCSCHED_FIND(cuEventElapsedTime);
-  SOCSCHED_FIND(cuLaunchKernel);
+#define SOCSCHED_FIND(name, ...) find(library, #name, driver_.name);
+  SOCSCHED_CUDA(SOCSCHED_FIND)
+#undef SOCSCHED_FIND
   int device = 0, major = 0, minor = 0;
   check(driver_.cuInit(0), "starting the driver");
   check(driver_.cuDriverGetVersion(&version_), "asking for the driver's version");

@@ -20,41 +20,46 @@ struct Graph;
 struct Executable;
 
 // The driver's functions, with the names of their latest binary interface.
+#define SOCSCHED_CUDA(F) \
+  F(cuInit, unsigned) \
+  F(cuDriverGetVersion, int*) \
+  F(cuDeviceGet, int*, int) \
+  F(cuDeviceGetAttribute, int*, int, int) \
+  F(cuDevicePrimaryCtxRetain, Context**, int) \
+  F(cuCtxSetCurrent, Context*) \
+  F(cuCtxGetStreamPriorityRange, int*, int*) \
+  F(cuGetErrorString, int, const char**) \
+  F(cuModuleLoadData, Module**, const void*) \
+  F(cuModuleGetFunction, Function**, Module*, const char*) \
+  F(cuFuncSetAttribute, Function*, int, int) \
+  F(cuMemAlloc_v2, Address*, size_t) \
+  F(cuMemHostRegister_v2, void*, size_t, unsigned) \
+  F(cuMemHostUnregister, void*) \
+  F(cuMemHostGetDevicePointer_v2, Address*, void*, unsigned) \
+  F(cuMemcpyHtoD_v2, Address, const void*, size_t) \
+  F(cuMemcpyHtoDAsync_v2, Address, const void*, size_t, Stream*) \
+  F(cuMemcpyDtoHAsync_v2, void*, Address, size_t, Stream*) \
+  F(cuMemcpyDtoDAsync_v2, Address, Address, size_t, Stream*) \
+  F(cuMemsetD8Async, Address, unsigned char, size_t, Stream*) \
+  F(cuStreamCreateWithPriority, Stream**, unsigned, int) \
+  F(cuStreamSynchronize, Stream*) \
+  F(cuStreamQuery, Stream*) \
+  F(cuStreamBeginCapture_v2, Stream*, int) \
+  F(cuStreamEndCapture, Stream*, Graph**) \
+  F(cuGraphInstantiateWithFlags, Executable**, Graph*, unsigned long long) \
+  F(cuGraphDestroy, Graph*) \
+  F(cuGraphLaunch, Executable*, Stream*) \
+  F(cuEventCreate, Event**, unsigned) \
+  F(cuEventRecord, Event*, Stream*) \
+  F(cuEventRecordWithFlags, Event*, Stream*, unsigned) \
+  F(cuEventQuery, Event*) \
+  F(cuEventElapsedTime, float*, Event*, Event*) \
+  F(cuLaunchKernel, Function*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream*, void**, void**)
+
 struct Driver {
-  int (*cuInit)(unsigned);
-  int (*cuDriverGetVersion)(int*);
-  int (*cuDeviceGet)(int*, int);
-  int (*cuDeviceGetAttribute)(int*, int, int);
-  int (*cuDevicePrimaryCtxRetain)(Context**, int);
-  int (*cuCtxSetCurrent)(Context*);
-  int (*cuCtxGetStreamPriorityRange)(int*, int*);
-  int (*cuGetErrorString)(int, const char**);
-  int (*cuModuleLoadData)(Module**, const void*);
-  int (*cuModuleGetFunction)(Function**, Module*, const char*);
-  int (*cuFuncSetAttribute)(Function*, int, int);
-  int (*cuMemAlloc_v2)(Address*, size_t);
-  int (*cuMemHostRegister_v2)(void*, size_t, unsigned);
-  int (*cuMemHostUnregister)(void*);
-  int (*cuMemHostGetDevicePointer_v2)(Address*, void*, unsigned);
-  int (*cuMemcpyHtoD_v2)(Address, const void*, size_t);
-  int (*cuMemcpyHtoDAsync_v2)(Address, const void*, size_t, Stream*);
-  int (*cuMemcpyDtoHAsync_v2)(void*, Address, size_t, Stream*);
-  int (*cuMemcpyDtoDAsync_v2)(Address, Address, size_t, Stream*);
-  int (*cuMemsetD8Async)(Address, unsigned char, size_t, Stream*);
-  int (*cuStreamCreateWithPriority)(Stream**, unsigned, int);
-  int (*cuStreamSynchronize)(Stream*);
-  int (*cuStreamQuery)(Stream*);
-  int (*cuStreamBeginCapture_v2)(Stream*, int);
-  int (*cuStreamEndCapture)(Stream*, Graph**);
-  int (*cuGraphInstantiateWithFlags)(Executable**, Graph*, unsigned long long);
-  int (*cuGraphDestroy)(Graph*);
-  int (*cuGraphLaunch)(Executable*, Stream*);
-  int (*cuEventCreate)(Event**, unsigned);
-  int (*cuEventRecord)(Event*, Stream*);
-  int (*cuEventRecordWithFlags)(Event*, Stream*, unsigned);
-  int (*cuEventQuery)(Event*);
-  int (*cuEventElapsedTime)(float*, Event*, Event*);
-  int (*cuLaunchKernel)(Function*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream*, void**, void**);
+#define SOCSCHED_DECLARE(name, ...) int (*name)(__VA_ARGS__);
+  SOCSCHED_CUDA(SOCSCHED_DECLARE)
+#undef SOCSCHED_DECLARE
 };
 
 // Values of the API's enumerations.

@@ -21,25 +21,31 @@ using Handle = void*;  // of any object of OpenCL
 constexpr unsigned DEVICE_NAME = 0x102B, BUILD_LOG = 0x1183, REGION = 0x1220;
 constexpr uint64_t ANY_DEVICE = 0xFFFFFFFF, READ_WRITE = 1;
 
-// The functions that launch lists need, and the first device of the machine, which all stages share.
+// The functions that launch lists need.
+#define SOCSCHED_OPENCL(F) \
+  F(int, clGetPlatformIDs, unsigned, Handle*, unsigned*) \
+  F(int, clGetDeviceIDs, Handle, uint64_t, unsigned, Handle*, unsigned*) \
+  F(int, clGetDeviceInfo, Handle, unsigned, size_t, void*, size_t*) \
+  F(Handle, clCreateContext, const void*, unsigned, const Handle*, const void*, void*, int*) \
+  F(Handle, clCreateCommandQueue, Handle, Handle, uint64_t, int*) \
+  F(Handle, clCreateProgramWithSource, Handle, unsigned, const char**, const size_t*, int*) \
+  F(int, clBuildProgram, Handle, unsigned, const Handle*, const char*, const void*, void*) \
+  F(int, clGetProgramBuildInfo, Handle, Handle, unsigned, size_t, void*, size_t*) \
+  F(Handle, clCreateKernel, Handle, const char*, int*) \
+  F(Handle, clCreateBuffer, Handle, uint64_t, size_t, void*, int*) \
+  F(Handle, clCreateSubBuffer, Handle, uint64_t, unsigned, const void*, int*) \
+  F(int, clSetKernelArg, Handle, unsigned, size_t, const void*) \
+  F(int, clEnqueueWriteBuffer, Handle, Handle, unsigned, size_t, size_t, const void*, unsigned, const void*, void*) \
+  F(int, clEnqueueReadBuffer, Handle, Handle, unsigned, size_t, size_t, void*, unsigned, const void*, void*) \
+  F(int, clEnqueueFillBuffer, Handle, Handle, const void*, size_t, size_t, size_t, unsigned, const void*, void*) \
+  F(int, clEnqueueNDRangeKernel, Handle, Handle, unsigned, const size_t*, const size_t*, const size_t*, unsigned, const void*, void*) \
+  F(int, clFinish, Handle)
+
+// They, and the first device of the machine, which all stages share.
 struct OpenCl {
-  int (*clGetPlatformIDs)(unsigned, Handle*, unsigned*);
-  int (*clGetDeviceIDs)(Handle, uint64_t, unsigned, Handle*, unsigned*);
-  int (*clGetDeviceInfo)(Handle, unsigned, size_t, void*, size_t*);
-  Handle (*clCreateContext)(const void*, unsigned, const Handle*, const void*, void*, int*);
-  Handle (*clCreateCommandQueue)(Handle, Handle, uint64_t, int*);
-  Handle (*clCreateProgramWithSource)(Handle, unsigned, const char**, const size_t*, int*);
-  int (*clBuildProgram)(Handle, unsigned, const Handle*, const char*, const void*, void*);
-  int (*clGetProgramBuildInfo)(Handle, Handle, unsigned, size_t, void*, size_t*);
-  Handle (*clCreateKernel)(Handle, const char*, int*);
-  Handle (*clCreateBuffer)(Handle, uint64_t, size_t, void*, int*);
-  Handle (*clCreateSubBuffer)(Handle, uint64_t, unsigned, const void*, int*);
-  int (*clSetKernelArg)(Handle, unsigned, size_t, const void*);
-  int (*clEnqueueWriteBuffer)(Handle, Handle, unsigned, size_t, size_t, const void*, unsigned, const void*, void*);
-  int (*clEnqueueReadBuffer)(Handle, Handle, unsigned, size_t, size_t, void*, unsigned, const void*, void*);
-  int (*clEnqueueFillBuffer)(Handle, Handle, const void*, size_t, size_t, size_t, unsigned, const void*, void*);
-  int (*clEnqueueNDRangeKernel)(Handle, Handle, unsigned, const size_t*, const size_t*, const size_t*, unsigned, const void*, void*);
-  int (*clFinish)(Handle);
+#define DECLARE(result, name, ...) result (*name)(__VA_ARGS__);
+  SOCSCHED_OPENCL(DECLARE)
+#undef DECLARE
   Handle device = nullptr, context = nullptr;
   std::string name;
 
@@ -76,11 +82,8 @@ struct OpenCl {
       function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, symbol));
       if (!function) throw Failure(MACHINE, std::string("OpenCL's library lacks ") + symbol, "install a driver with OpenCL 1.2");
     };
-#define FIND(symbol) find(#symbol, symbol)
-    FIND(clGetPlatformIDs), FIND(clGetDeviceIDs), FIND(clGetDeviceInfo), FIND(clCreateContext), FIND(clCreateCommandQueue);
-    FIND(clCreateProgramWithSource), FIND(clBuildProgram), FIND(clGetProgramBuildInfo), FIND(clCreateKernel), FIND(clCreateBuffer);
-    FIND(clCreateSubBuffer), FIND(clSetKernelArg), FIND(clEnqueueWriteBuffer), FIND(clEnqueueReadBuffer), FIND(clEnqueueFillBuffer);
-    FIND(clEnqueueNDRangeKernel), FIND(clFinish);
+#define FIND(result, name, ...) find(#name, name);
+    SOCSCHED_OPENCL(FIND)
 #undef FIND
     unsigned count = 0;
     Handle platforms[16] = {};

@@ -134,7 +134,7 @@ void RealRun::hire() {
   for (const auto& worker : workers_)
     if (!worker->problem.empty()) {
       dismiss();
-      throw Failure(worker->code, worker->problem, "see the settings of the run");
+      throw Failure(worker->code, worker->problem, worker->hint);
     }
 }
 

@@ -52,7 +52,7 @@ class RealRun : public Workers {
     Mailbox mailbox;
     Gate gate;
     std::thread thread;
-    std::string problem, notice;
+    std::string problem, hint = "see the settings of the run", notice;
     Exit code = MACHINE;                              // for a problem
     std::atomic<bool> ready{false}, ended{false}, claims{false};
 

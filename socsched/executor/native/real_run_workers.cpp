@@ -42,10 +42,12 @@ void RealRun::prepare(Worker& worker) {
 void RealRun::work(Worker& worker) {
   try {
     prepare(worker);
+  } catch (const Failure& failure) {
+    worker.problem = failure.what();
+    worker.code = failure.code;
+    if (!failure.hint.empty()) worker.hint = failure.hint;
   } catch (const std::exception& error) {
-    const Failure* const failure = dynamic_cast<const Failure*>(&error);
     worker.problem = error.what();
-    worker.code = failure ? failure->code : MACHINE;
   }
   pthread_setname_np(pthread_self(), "worker");
   if (worker.levels > 1) Gate::current() = &worker.gate;

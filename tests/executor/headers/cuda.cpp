@@ -8,40 +8,8 @@ namespace {
 
 using socsched::cuda::Driver;
 
-EQUAL(Driver::cuInit, &::cuInit);
-EQUAL(Driver::cuDriverGetVersion, &::cuDriverGetVersion);
-EQUAL(Driver::cuDeviceGet, &::cuDeviceGet);
-EQUAL(Driver::cuDeviceGetAttribute, &::cuDeviceGetAttribute);
-EQUAL(Driver::cuDevicePrimaryCtxRetain, &::cuDevicePrimaryCtxRetain);
-EQUAL(Driver::cuCtxSetCurrent, &::cuCtxSetCurrent);
-EQUAL(Driver::cuCtxGetStreamPriorityRange, &::cuCtxGetStreamPriorityRange);
-EQUAL(Driver::cuGetErrorString, &::cuGetErrorString);
-EQUAL(Driver::cuModuleLoadData, &::cuModuleLoadData);
-EQUAL(Driver::cuModuleGetFunction, &::cuModuleGetFunction);
-EQUAL(Driver::cuFuncSetAttribute, &::cuFuncSetAttribute);
-EQUAL(Driver::cuMemAlloc_v2, &::cuMemAlloc_v2);
-EQUAL(Driver::cuMemHostRegister_v2, &::cuMemHostRegister_v2);
-EQUAL(Driver::cuMemHostGetDevicePointer_v2, &::cuMemHostGetDevicePointer_v2);
-EQUAL(Driver::cuMemcpyHtoD_v2, &::cuMemcpyHtoD_v2);
-EQUAL(Driver::cuMemcpyHtoDAsync_v2, &::cuMemcpyHtoDAsync_v2);
-EQUAL(Driver::cuMemcpyDtoHAsync_v2, &::cuMemcpyDtoHAsync_v2);
-EQUAL(Driver::cuMemcpyDtoDAsync_v2, &::cuMemcpyDtoDAsync_v2);
-EQUAL(Driver::cuMemsetD8Async, &::cuMemsetD8Async);
-EQUAL(Driver::cuStreamCreateWithPriority, &::cuStreamCreateWithPriority);
-EQUAL(Driver::cuStreamSynchronize, &::cuStreamSynchronize);
-EQUAL(Driver::cuStreamQuery, &::cuStreamQuery);
-EQUAL(Driver::cuMemHostUnregister, &::cuMemHostUnregister);
-EQUAL(Driver::cuStreamBeginCapture_v2, &::cuStreamBeginCapture_v2);
-EQUAL(Driver::cuStreamEndCapture, &::cuStreamEndCapture);
-EQUAL(Driver::cuGraphInstantiateWithFlags, &::cuGraphInstantiateWithFlags);
-EQUAL(Driver::cuGraphDestroy, &::cuGraphDestroy);
-EQUAL(Driver::cuGraphLaunch, &::cuGraphLaunch);
-EQUAL(Driver::cuEventCreate, &::cuEventCreate);
-EQUAL(Driver::cuEventRecord, &::cuEventRecord);
-EQUAL(Driver::cuEventRecordWithFlags, &::cuEventRecordWithFlags);
-EQUAL(Driver::cuEventQuery, &::cuEventQuery);
-EQUAL(Driver::cuEventElapsedTime, &::cuEventElapsedTime);
-EQUAL(Driver::cuLaunchKernel, &::cuLaunchKernel);
+#define FITS(name, ...) EQUAL(Driver::name, &::name);
+SOCSCHED_CUDA(FITS)
 
 #if CUDA_VERSION >= 12050
 EQUAL(socsched::cuda::ShareDriver::cuDeviceGetDevResource, &::cuDeviceGetDevResource);

@@ -2,7 +2,8 @@
 //
 // Code is a cubin, whose kernels are noted but not run, or a text, which $STANDIN_MODELS has for cubins by their size: the path
 // of a shared object with a function `int launch_KERNEL(int x, int y, int z, int width, int height, void** operands)` for
-// each kernel, and lines "KERNEL OPERANDS" with their numbers.  Where CUDA's header is installed the compiler compares prototypes.
+// each kernel, and lines "KERNEL OPERANDS" with their numbers.  After "outside" it is one of the program at $STANDIN_SOCKET,
+// which has the device's memory at the same address.  Where CUDA's header is installed the compiler compares prototypes.
 #include <algorithm>
 #include <chrono>
 #include <cstdarg>
@@ -12,10 +13,12 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <set>
+#include <sys/mman.h>
 
 #include "computed.hpp"
 
@@ -54,6 +57,7 @@ using Work = std::function<int()>;
 struct Module {
   std::string image;
   void* library = nullptr;
+  std::string outside;
   std::map<std::string, size_t> operands;
 };
 
@@ -113,6 +117,22 @@ CUresult submit(CUstream stream, const Work& work) {
   }
   if (!failure) failure = work();
   return done(failure);
+}
+
+// Memory of the device; where kernels run outside, at an address that the program there maps too.
+void* room(size_t bytes) {
+  static const char* const outside = std::getenv("STANDIN_SOCKET");
+  if (!outside) return std::aligned_alloc(256, bytes);
+  static constexpr uint64_t FIRST = 0x600000000000, MOST = uint64_t{4} << 30;
+  static uint64_t next = 0;
+  if (!next) {
+    const int file = open((std::string(outside) + ".memory").c_str(), O_RDWR);
+    void* const place = mmap(reinterpret_cast<void*>(FIRST), MOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, 0);
+    if (place != reinterpret_cast<void*>(FIRST)) return nullptr;
+    next = FIRST;
+  }
+  next += bytes;
+  return next <= FIRST + MOST ? reinterpret_cast<void*>(next - bytes) : nullptr;
 }
 
 int gpus() { return std::getenv("STANDIN_GPUS") ? std::atoi(std::getenv("STANDIN_GPUS")) : 1; }
@@ -192,8 +212,9 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule* made, const void* image) {
     std::getline(text, path);
     while (text >> name >> count) module->operands[name] = count;
     if (path == "another toolkit") return done(NO_BINARY);
-    module->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!module->library) return done(NO_BINARY);
+    if (path.rfind("outside ", 0) == 0) module->outside = path.substr(8);
+    else module->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!module->library && module->outside.empty()) return done(NO_BINARY);
   }
   note("cuModuleLoadData %s", module->library ? "host" : "cubin");
   *made = reinterpret_cast<CUmodule>(module);
@@ -206,7 +227,7 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction* made, CUmodule handle, const ch
   if (module->library) {
     function->launch = reinterpret_cast<decltype(function->launch)>(dlsym(module->library, (std::string("launch_") + name).c_str()));
     if (!function->launch || !module->operands.count(name)) return done(NOT_FOUND);
-  } else if (module->image.find(std::string(".text.") + name + '\0', 0) == std::string::npos) {
+  } else if (module->outside.empty() && module->image.find(std::string(".text.") + name + '\0', 0) == std::string::npos) {
     return done(NOT_FOUND);
   }
   *made = reinterpret_cast<CUfunction>(function);
@@ -221,7 +242,7 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction function, CUfunction_attribute at
 
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, size_t bytes) {
   const std::lock_guard<std::recursive_mutex> lock(guard);
-  void* const block = bytes ? std::aligned_alloc(256, (bytes + 255) / 256 * 256) : nullptr;
+  void* const block = bytes ? room((bytes + 255) / 256 * 256) : nullptr;
   if (!block) return done(2);
   std::memset(block, 0x5a, bytes);
   *address = reinterpret_cast<uint64_t>(block);
@@ -234,7 +255,7 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, size_t bytes) {
 CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
   const std::lock_guard<std::recursive_mutex> lock(guard);
   const bool known = memory.erase(address) > 0;
-  if (known) std::free(reinterpret_cast<void*>(address));
+  if (known && !std::getenv("STANDIN_SOCKET")) std::free(reinterpret_cast<void*>(address));
   return done(known ? 0 : WRONG);
 }
 
@@ -441,10 +462,17 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned x, unsigned y, unsig
   const Function* const function = reinterpret_cast<Function*>(handle);
   if (extra || depth != 1 || width * height > 1024 || static_cast<int>(shared) > function->shared) return done(WRONG);
   std::vector<void*> operands;
-  if (function->launch)
+  const std::string outside = function->module->outside;
+  if (function->launch || !outside.empty())
     for (size_t i = 0; i < function->module->operands.at(function->name); i++) operands.push_back(*static_cast<void**>(parameters[i]));
   return submit(stream, [=]() mutable {
     note("kernel %s %u %u %u of %u %u, %u shared", function->name.c_str(), x, y, z, width, height, shared);
+    if (!outside.empty()) {
+      int32_t shape[] = {int32_t(x), int32_t(y), int32_t(z), int32_t(width), int32_t(height)}, status = 1;
+      const std::string what = "kernel " + outside + " " + function->name + " " + std::to_string(operands.size());
+      const bool computed = standin::compute(what, {{shape, sizeof shape}, {operands.data(), 8 * operands.size()}}, {{&status, sizeof status}});
+      return computed && !status ? 0 : 700;
+    }
     return function->launch ? function->launch(int(x), int(y), int(z), int(width), int(height), operands.data()) ? 700 : 0 : 0;
   });
 }

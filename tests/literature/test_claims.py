@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tools.literature import policies as literature
+from tools.literature.claims._plans import SECOND, engine, jobs_done, plan, simulate, task
 from tools.literature.claims.claim import Claim
+from tools.literature.claims.xsched import clients
 
 PAGE = Path(__file__).parents[2] / "socsched_literature" / "README.md"
 
@@ -31,3 +33,10 @@ def test_a_claim_that_fails_says_why() -> None:
         Claim("A", "B", "c", "d", "e", "f", False)
     with pytest.raises(ValueError, match="one line"):
         Claim("A", "B", "c | d", "d", "e", "f", True)
+
+
+def test_plans_of_requests_are_ones_the_simulator_takes() -> None:
+    request = task("once", [("kernel", 1000)], engine="gpu")
+    assert jobs_done(simulate(plan([request], [engine("gpu")]), None)) == [1]
+    fore, back = jobs_done(simulate(clients(), None, SECOND))
+    assert 0 < fore < back

@@ -655,6 +655,7 @@ def search(request: SearchRequest) -> Plan:
             plan = _with_doubts(request, result := _widened(request))
             tried, beyond = result.tried, result.draft.solution.beyond if result.draft.solution else ()
         except OutOfTime:
+            request.clock.late()  # nobody may have asked since
             plan, tried, beyond = _unmapped(request), (request.attempts[0].name,), ()
     return without_contradictions(_undecided(cut_off(plan, request.clock), request, tried, beyond))
 

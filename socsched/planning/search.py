@@ -492,7 +492,9 @@ def further_attempts(request: SearchRequest, found: Found) -> Found:
     the guard rail on time ends a search.  Searches know planned times alone; what they find may not be proved at the
     high level of criticality, and is then searched for further.
     """
-    others, modes = request.attempts[1:], found.open_modes()
+    few = len(request.pipeline.stages) <= FEW  # a program of more takes its share to be built
+    others = [other for other in request.attempts[1:] if few or other.solver != "cpsat"]
+    modes = found.open_modes()
     if not others or (found.feasible and not _unproved_high(request, found)) or not (found.feasible or modes):
         return found
     clock = request.whole.part(_LAST)

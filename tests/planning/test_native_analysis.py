@@ -27,7 +27,7 @@ def compared(policy: str, tasks: dict[str, RtTask], monkeypatch: pytest.MonkeyPa
     return sum(path_windows.bounds(response) for response in mine.values())
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [*range(4), *(pytest.param(part, marks=pytest.mark.slow) for part in range(4, 84))])
 def test_random_plans_have_the_bounds_of_the_python_functions(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gangs, accelerators, joins, timers with jitter, sporadic sensors, under both policies."""
     windows = 0

@@ -210,13 +210,8 @@ def whole(path: Path, inputs: Mapping[str, TensorType], filled: Mapping[str, Ten
 
     Outputs in `filled` vary in size, and are filled up to these types: with 0, places with -1.
     """
-    from onnx import TensorProto, numpy_helper
-
-    file = OnnxFile(path)
-    graph = file.model.graph
-    for item in graph.initializer:
-        if item.data_location == TensorProto.EXTERNAL:
-            item.CopyFrom(numpy_helper.from_array(np.array(file.constants[item.name]), item.name))
+    model = _complete(path)
+    graph = model.graph
     for item in graph.input:
         if item.name in inputs:
             dims = item.type.tensor_type.shape.dim
@@ -224,7 +219,18 @@ def whole(path: Path, inputs: Mapping[str, TensorType], filled: Mapping[str, Ten
                 dim.dim_value = size
     for item in graph.output:
         if item.name in filled:
-            _fill(file.model, item, filled[item.name])
+            _fill(model, item, filled[item.name])
+    return model
+
+
+def _complete(path: Path) -> Any:
+    """Return the model of a file with all weights inside; InputError for an unusable file."""
+    from onnx import TensorProto, numpy_helper
+
+    file = OnnxFile(path)
+    for item in file.model.graph.initializer:
+        if item.data_location == TensorProto.EXTERNAL:
+            item.CopyFrom(numpy_helper.from_array(np.array(file.constants[item.name]), item.name))
     return file.model
 
 
@@ -286,14 +292,10 @@ def first_line(error: Exception) -> str:
 
 
 def with_outputs(path: Path, names: Sequence[str], target: Path) -> Path:
-    """Write a copy of a readable model with more of its values as outputs, weights beside it; return `target`."""
+    """Write a copy of a readable model, unpacked, with more of its values as outputs, weights beside it; return it."""
     import onnx
-    from onnx.external_data_helper import load_external_data_for_model
 
-    raw = read_bytes(path, "ONNX file", "expected a model with its weights in a file next to it", MOST_BYTES)
-    model = onnx.load_model_from_string(raw)
-    load_external_data_for_model(model, str(path.resolve().parent))
-    model = without_plugins(model)
+    model, target = _complete(path), target.with_name(target.name.removesuffix(PACKED))
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     target.parent.mkdir(parents=True, exist_ok=True)
     onnx.save_model(model, str(target), save_as_external_data=True, location=f"{target.name}.data")
@@ -564,7 +566,7 @@ def inlined(model: Any) -> Any:
 
 
 _FUNCTIONS = (
-    *("Celu", "Selu", "ThresholdedRelu", "Softsign", "Shrink", "LogSoftmax", "SwiGLU", "CastLike"),
+    *("Celu", "Selu", "ThresholdedRelu", "Softsign", "Shrink", "LogSoftmax", "Mish", "Swish", "SwiGLU", "CastLike"),
     *("ReduceL1", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"),
     *("MeanVarianceNormalization", "RMSNormalization", "RotaryEmbedding", "AffineGrid", "CenterCropPad"),
 )
@@ -587,7 +589,9 @@ def written_out(model: Any) -> Any:
                 one.default_value for name, one in known.items() if name not in stated and one.default_value.name
             )
     try:
-        return inliner.inline_selected_functions(model, [("", op) for op in found], inline_schema_functions=True)
+        return inliner.inline_selected_functions(
+            model, [("", op) for op in {*found, "CastLike"}], inline_schema_functions=True
+        )
     except Exception:  # the inliner's errors have no common class; the operators are then taken as they are
         return model
 

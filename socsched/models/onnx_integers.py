@@ -198,32 +198,25 @@ def _fused(op: str) -> Callable[[_Writer, set[str]], None]:
 
 
 def _fused_matmul(w: _Writer, _: set[str]) -> None:
-    """Write FusedMatMul: alpha times a product of operands that may be turned."""
-    if any(w.attrs[name].i for name in ("transBatchA", "transBatchB") if name in w.attrs):
-        raise ValueError("turned batches are not known")
-    alpha = w.attrs["alpha"].f if "alpha" in w.attrs else 1.0
+    """Write FusedMatMul: alpha times a product of operands whose last sides, or first and batch sides, are turned."""
     operands = []
-    for place, name in enumerate(("transA", "transB")):
-        turned = name in w.attrs and w.attrs[name].i
-        if turned and w.ranks[place] < 2:
+    for place, side in enumerate("AB"):
+        turned, batch = (f"trans{kind}{side}" in w.attrs and w.attrs[f"trans{kind}{side}"].i for kind in ("", "Batch"))
+        rank, name = w.ranks[place], w.source(place)
+        if (turned or batch) and rank < 2:
             raise ValueError("the rank of a turned operand is not known")
-        order = [*range(w.ranks[place] - 2), w.ranks[place] - 1, w.ranks[place] - 2]
-        operands.append(w.op("Transpose", [w.source(place)], perm=order) if turned else w.source(place))
-    if alpha != 1.0:
-        operands[0] = w.op("Mul", [operands[0], w.number(alpha)])
+        order = [*range(1, rank - 1), 0, rank - 1] if batch else list(range(rank))
+        order = [*order[:-2], *order[:-3:-1]] if turned else order
+        operands.append(w.op("Transpose", [name], perm=order) if turned or batch else name)
+    if "alpha" in w.attrs and w.attrs["alpha"].f != 1.0:
+        operands[0] = w.op("Mul", [operands[0], w.number(w.attrs["alpha"].f)])
     w.op("MatMul", operands, w.proto.output[0])
 
 
 def _gelu(w: _Writer, _: set[str]) -> None:
     """Write Gelu, BiasGelu (both by erf) and FastGelu (by tanh, with an optional bias)."""
     x = w.op("Add", [w.source(0), w.source(1)]) if w.source(1) else w.source(0)
-    if w.proto.op_type == "FastGelu":
-        cube = w.op("Mul", [w.op("Mul", [w.op("Mul", [x, x]), x]), w.number(0.044715)])
-        gate = w.op("Tanh", [w.op("Mul", [w.op("Add", [x, cube]), w.number(0.7978845608028654)])])
-    else:
-        gate = w.op("Erf", [w.op("Mul", [x, w.number(0.7071067811865476)])])
-    half = w.op("Mul", [x, w.number(0.5)])
-    w.op("Mul", [half, w.op("Add", [gate, w.number(1.0)])], w.proto.output[0])
+    w.op("Gelu", [x], w.proto.output[0], approximate="tanh" if w.proto.op_type == "FastGelu" else "none")
 
 
 def _quick_gelu(w: _Writer, _: set[str]) -> None:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -371,10 +371,6 @@ class Translation:
         self.weights[conv.weights["bias"]] = (bias * scale + shift).astype(np.float32)
 
 
-if TYPE_CHECKING:
-    from socsched.models.onnx_operators import Translation
-
-
 def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dilation: list[int]) -> Any:
     """Return the padding as one number where all sides agree, else (top, left, bottom, right)."""
     pads = [int(p) for p in node.attrs.get("pads", [0] * 4)]
@@ -722,10 +718,6 @@ def _softmax(t: Translation, node: Node) -> None:
     t.emit(node, "softmax", [t.source(node.inputs[0])], axis=t.axis(node, -1))
 
 
-if TYPE_CHECKING:
-    from socsched.models.onnx_operators import Translation
-
-
 def scalar(array: Any) -> float:
     """Return the only value of a constant, of shape [] or [1]."""
     return float(np.asarray(array).reshape(()))
@@ -929,9 +921,6 @@ def _pad(t: Translation, node: Node) -> None:
     t.emit(node, "pad", [t.source(node.inputs[0])], pads=tuple(pads), value=filler)
 
 
-if TYPE_CHECKING:
-    from socsched.models.onnx_operators import Translation
-
 MOST_JOINED = 2**24
 """Values of a tensor that is joined from constants and computed values, or of zeros that repeat a value."""
 
@@ -1025,10 +1014,6 @@ def _concat(t: Translation, node: Node) -> None:
     t.with_constant(node, "add", joined, filled)
 
 
-if TYPE_CHECKING:
-    from socsched.models.onnx_operators import Translation
-
-
 @_translates("DepthToSpace")
 def _depth_to_space(t: Translation, node: Node) -> None:
     """Emit DepthToSpace, in either order of the channels."""
@@ -1077,21 +1062,6 @@ def _prelu(t: Translation, node: Node) -> None:
     else:
         scaled = t.with_constant(node, "multiply", negative, slope)
     t.emit(node, "add", [positive, scaled])
-
-
-@_translates("Mish")
-def _mish(t: Translation, node: Node) -> None:
-    """Emit Mish: x tanh(ln(1 + exp x))."""
-    x = t.source(node.inputs[0])
-    t.emit(node, "multiply", [x, t.emit(node, "tanh", [t.emit(node, "softplus", [x])])])
-
-
-@_translates("Swish")
-def _swish(t: Translation, node: Node) -> None:
-    """Emit Swish: x / (1 + exp(-alpha x))."""
-    x, alpha = t.source(node.inputs[0]), float(node.attrs.get("alpha", 1.0))
-    steep = x if alpha == 1 else t.with_constant(node, "multiply", x, alpha)
-    t.emit(node, "multiply", [x, t.emit(node, "sigmoid", [steep])])
 
 
 @_translates("ReduceL2")

@@ -89,14 +89,6 @@ def _efficient_nms(node: Node, shapes: Sequence[Shape], constants: Constants) ->
     return [*count, ((batch, most), kind)]
 
 
-def _fused_product(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
-    left, right = list(shapes[0]), list(shapes[1])
-    for side, name in ((left, "transA"), (right, "transB")):
-        if node.attrs.get(name):
-            side[-2:] = side[:-3:-1]
-    return [((*np.broadcast_shapes(tuple(left[:-2]), tuple(right[:-2])), left[-2], right[-1]), "")]
-
-
 def _slid(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
     """Return the result of a convolution of another domain, whose attributes are those of Conv."""
     data, weight = shapes[0], shapes[{"MMCVModulatedDeformConv2d": 3, "MMCVDeformConv2d": 2}.get(node.op, 1)]
@@ -120,13 +112,11 @@ def _deformable_attention(node: Node, shapes: Sequence[Shape], constants: Consta
 
 
 _MICROSOFT = "com.microsoft"
-_ACTIVATIONS = (
-    *("Gelu", "FastGelu", "BiasGelu", "QuickGelu", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"),
-    *("BiasAdd", "RotaryEmbedding", "MultiHeadAttention"),
-)
+_ACTIVATIONS = (*("SkipSimplifiedLayerNormalization", "BiasAdd", "RotaryEmbedding", "MultiHeadAttention"),)
 _RULES: dict[tuple[str, str], Rule] = {
     **dict.fromkeys(
-        (("", f"{name}Normalization") for name in ("Group", "MeanVariance", "Layer", "SimplifiedLayer")), _as_first,
+        (("", name) for name in ("Gelu", "GroupNormalization", "LayerNormalization", "MeanVarianceNormalization",
+                                 "SimplifiedLayerNormalization")), _as_first,
     ),
     ("", "NonZero"): _non_zero,
     ("", "NonMaxSuppression"): _suppressed,
@@ -136,8 +126,6 @@ _RULES: dict[tuple[str, str], Rule] = {
     ("", "TopK"): _most_places,
     **dict.fromkeys(((_MICROSOFT, name) for name in _ACTIVATIONS), _as_first),
     (_MICROSOFT, "Attention"): lambda node, shapes, constants: [((*shapes[0][:2], shapes[1][1] // 3), "")],
-    (_MICROSOFT, "FusedMatMul"): _fused_product,
-    (_MICROSOFT, "FusedConv"): _slid,
     **dict.fromkeys(
         ((domain, name)
          for domain in ("", "TRT", "trt.plugins", "nvinfer1", "com.nvidia")

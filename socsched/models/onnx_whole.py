@@ -206,11 +206,11 @@ def _sampled(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: t
 
 
 _WORK: dict[str, Work] = {
-    **dict.fromkeys(("Conv", "ConvInteger", "DeformConv", "FusedConv"), _slid(1)),
+    **dict.fromkeys(("Conv", "ConvInteger", "DeformConv"), _slid(1)),
     "QLinearConv": _slid(3),
     "ConvTranspose": lambda attrs, shapes, out: 2 * prod(shapes[0]) * prod(shapes[1][1:]),
     **dict.fromkeys(("MMCVModulatedDeformConv2d",), _slid(3)),
-    **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger", "FusedMatMul"), _product(0, 1)),
+    **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger"), _product(0, 1)),
     "QLinearMatMul": _product(0, 3),
     "LSTM": _recurrent(4),
     "GRU": _recurrent(3),

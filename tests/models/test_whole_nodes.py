@@ -96,6 +96,8 @@ FUSED: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
     ("FusedConv", [(1, 3, 8, 8), (4, 3, 3, 3)], {"activation": "LeakyRelu", "activation_params": [0.2]}),
     ("FusedMatMul", [(2, 3, 4, 5), (2, 3, 6, 5)], {"transB": 1, "alpha": 0.125}),
     ("FusedMatMul", [(2, 5, 4), (2, 5, 6)], {"transA": 1}),
+    ("FusedMatMul", [(4, 2, 5), (5, 2, 6)], {"transBatchA": 1, "transBatchB": 1}),
+    ("FusedMatMul", [(4, 3, 2, 5), (6, 3, 2, 5)], {"transBatchA": 1, "transBatchB": 1, "transB": 1}),
     ("Gelu", [(2, 7)], {}),
     ("BiasGelu", [(2, 7), (7,)], {}),
     ("FastGelu", [(2, 7), (7,)], {}),

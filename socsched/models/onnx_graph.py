@@ -279,7 +279,7 @@ class _Folding:
             graph.constants[node.outputs[0]] = np.array(shape, np.int64)[attrs.get("start", 0) : attrs.get("end")]
         elif node.op == "Identity" and constant and not node.domain and node.inputs:  # a weight that layers share
             graph.constants[node.outputs[0]] = graph.constants[node.inputs[0]]
-        elif node.inputs and constant and not node.domain and node.op in SIZES:
+        elif node.inputs and constant and not node.domain and node.op in SIZES and not _interpolates(node):
             graph.constants.update(self.folded(node, proto))
         elif node.op == "QuantizeLinear" and constant and not node.domain and len(node.inputs) > 1:
             graph.constants[node.outputs[0]] = rounded(graph, node)
@@ -400,6 +400,12 @@ class _Folding:
         return dict(zip(node.outputs, arrays_out, strict=True))
 
 
+def _interpolates(node: Node) -> bool:
+    """Return whether a node is a Resize between values, as of embeddings of places, which stays a layer."""
+    other = any(node.attrs.get(name) for name in ("axes", "antialias"))
+    return node.op == "Resize" and (other or node.attrs.get("mode", "nearest") != "nearest")
+
+
 def _attribute(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
@@ -504,8 +510,6 @@ def _picked_rows(inputs: Sequence[Array], attrs: Any) -> list[Array]:
 
 def _enlarged(inputs: Sequence[Array], attrs: Any) -> int:
     """Return the elements of a Resize to the nearest, as of the masks that detectors make of constants."""
-    if attrs.get("mode", "nearest") != "nearest" or attrs.get("axes") or attrs.get("antialias"):
-        raise ValueError("only resizing to the nearest is known of constants")
     return math.prod(_enlarged_sides(inputs))
 
 

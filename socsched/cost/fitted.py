@@ -13,7 +13,7 @@ from typing import NamedTuple
 from socsched.cost import kernel_times
 from socsched.cost.cost import CARRIES, Segment, weakest
 from socsched.cost.host_functions import estimate as function_estimate
-from socsched.cost.nearness import distance, measured, place
+from socsched.cost.nearness import correction, distance, measured
 from socsched.cost.power import dram_capacity
 from socsched.cost.roofline import Estimate, launches_per_operator
 from socsched.cost.roofline import estimate as roofline_estimate
@@ -21,7 +21,7 @@ from socsched.cost.timing import BYTES, WEIGHT_BYTES, Nominal, job_us, loads, ra
 from socsched.descriptor.fit import Fit, Parameters, choose_fit
 from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode, Precision
 from socsched.graph.accelerator_kernels import pass_class
-from socsched.graph.operators import Pass, StageWork
+from socsched.graph.operators import Pass, Place, StageWork
 
 
 class PassTime(NamedTuple):
@@ -82,24 +82,28 @@ def estimate(
         return roofline_estimate(work, engine, state, units, capacity)
     units = sum(mode.engines[name].units for name in fit.joined) or units
     stated = nominal(engine, precision, fit, state, units, mode.dram.value)
-    times = pass_times(work.passes, stated, fit.parameters)
-    job_ns = round(job_us(stated, fit.parameters) * 1e3)
+    near = correction(fit.family, work.precision, work.place)
+    times = [
+        PassTime(one.busy_us * near, one.fixed_us * near, one.bytes)
+        for one in pass_times(work.passes, stated, fit.parameters)
+    ]
+    job_ns = round(job_us(stated, fit.parameters) * near * 1e3)
     made = _segments(work, times, job_ns, engine, min(engine.bandwidth.value, capacity))
     shares = {"job": job_ns / 1e3}
     for one, time in zip(work.passes, times, strict=True):
         shares[pass_class(one)] = shares.get(pass_class(one), 0.0) + time.busy_us + time.fixed_us
-    return Estimate(made, *evidence(fit, units, shares, work.passes))
+    return Estimate(made, *evidence(fit, units, shares, work.place))
 
 
-def evidence(fit: Fit, units: int, shares: Mapping[str, float], passes: Sequence[Pass] = ()) -> tuple[str, str, float]:
+def evidence(fit: Fit, units: int, shares: Mapping[str, float], place: Place = ()) -> tuple[str, str, float]:
     """Return provenance, source and relative error of a time by a fit on `units` units.
 
-    `shares`: of the time by class of passes, and of the `job`; `passes`: those of a whole network.  On other units or
+    `shares`: of the time by class of passes, and of the `job`; `place`: that of the whole network.  On other units or
     another board than was measured, or with unmeasured classes that carry weight, the fit is extrapolated.
     """
     strange = sum(time for name, time in shares.items() if name not in (*fit.classes, "job")) / sum(shares.values())
     same = fit.networks and fit.units in (0, units) and strange < CARRIES
-    away = distance(place(passes), measured().get(fit.family, ())) if passes and "near" in fit.doubt else 0.0
+    away = distance(place, measured(fit.family)) if place and "near" in fit.doubt else 0.0
     error = fit.width(away, strange)
     return ("fitted" if same else weakest(["fitted", "derived"])), fit_text(fit), error
 
@@ -111,14 +115,15 @@ def fit_text(fit: Fit) -> str:
     return f"fitted to {fit.networks} networks of {fit.source}, ± {fit.error:.0%}"
 
 
-def entry_ns(engine: Engine, precision: str, state: EngineMode, passes: bool, units: int) -> int:
+def entry_ns(engine: Engine, precision: str, state: EngineMode, place: Place, units: int) -> int:
     """Return the time (ns) a job pays once: its submission, and the launch where a whole job is one launch.
 
-    `passes`: the job is a network whose passes are known; `units`: those of the engine that it uses.
+    `place`: that of the network, none where its passes are not known; `units`: those of the engine that it uses.
     """
     fit = choose_fit(engine.precisions[precision].fitted, units)
-    if fit is not None and passes:
-        return round(fit.parameters.job * fit.submit_ns * engine.clock_hz.value / state.clock_hz)
+    if fit is not None and place:
+        near = correction(fit.family, precision, place)
+        return round(fit.parameters.job * fit.submit_ns * near * engine.clock_hz.value / state.clock_hz)
     once = round(engine.submit_ns.value)
     return once if launches_per_operator(engine) else once + round(engine.launch_ns.value)
 

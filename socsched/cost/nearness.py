@@ -1,6 +1,7 @@
 """How far a network is from those that an engine family was fitted to, by the kinds of its layers and its size.
 
 Errors of a fit grow with this distance: networks beside a measured one get narrow intervals, strange ones wide ones.
+What the model missed of measured networks is what it will miss of networks near them (`cost.fitting.residuals`).
 `measured.json` holds the places of the networks behind the shipped fits (`python -m tools.generate.fits`).
 """
 
@@ -11,46 +12,59 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from socsched.graph.accelerator_kernels import pass_class
-from socsched.graph.operators import Pass
+from socsched.graph.operators import Place
 
 FILE = Path(__file__).with_name("measured.json")
-BALANCE = 100
-"""Multiply-adds that weigh as much as an element moved, on a machine of no vendor: places hold for every engine."""
 SIZE = 0.03
 """Distance of two networks of the same layers whose work differs by a factor of e."""
 FARTHEST = 1.0
 """Distance of networks without a layer in common; a greater one says nothing more."""
+REACH = 0.05
+"""Distance over which two networks' errors lose what they have in common, by a factor of e."""
 
-Place = Mapping[str, float]
-"""Share of a network's work by class of passes, and the logarithm of the work as `size`."""
 
-
-def place(passes: Iterable[Pass]) -> dict[str, float]:
-    """Return the place of a network."""
-    work: dict[str, float] = {}
-    for one in passes:
-        kind = pass_class(one)
-        work[kind] = work.get(kind, 0.0) + max(one.macs / BALANCE, one.read + one.written + one.weights)
-    total = sum(work.values()) or 1.0
-    return {**{kind: share / total for kind, share in work.items()}, "size": math.log(total)}
+def between(one: Place, other: Place) -> float:
+    """Return the distance of two places: half the difference in shares, and that in size."""
+    a, b = dict(one), dict(other)
+    kinds = (a.keys() | b.keys()) - {"size"}
+    return sum(abs(a.get(kind, 0.0) - b.get(kind, 0.0)) for kind in kinds) / 2 + SIZE * abs(a["size"] - b["size"])
 
 
 def distance(one: Place, others: Iterable[Place]) -> float:
-    """Return the distance to the nearest of other places, `FARTHEST` without any: half the difference in shares, and
-    that in size."""
-    return min((_between(one, other) for other in others), default=FARTHEST)
+    """Return the distance to the nearest of other places, at most `FARTHEST`, and that without any."""
+    return min([FARTHEST, *(between(one, other) for other in others)])
 
 
-def _between(one: Place, other: Place) -> float:
-    kinds = (one.keys() | other.keys()) - {"size"}
-    apart = sum(abs(one.get(kind, 0.0) - other.get(kind, 0.0)) for kind in kinds) / 2
-    return min(apart + SIZE * abs(one["size"] - other["size"]), FARTHEST)
+def kin(one: str, other: str) -> float:
+    """Return how much of an error in a precision another precision has in common with it, over what it has alone."""
+    return 2.0 if one == other else 1.0
 
 
 @lru_cache(maxsize=1)
-def measured() -> Mapping[str, Sequence[Place]]:
-    """Return the places of the networks that every engine family was fitted to."""
+def _document() -> Mapping[str, Any]:
     known = json.loads(FILE.read_text(encoding="utf-8"))
-    return {family: [known["networks"][name] for name in names] for family, names in known["families"].items()}
+    places = {name: tuple(sorted(own.items())) for name, own in known["networks"].items()}
+    return {**known, "networks": places}
+
+
+def measured(family: str) -> Sequence[Place]:
+    """Return the places of the networks that an engine family was fitted to."""
+    known = _document()
+    return [known["networks"][name] for name in known["families"].get(family, ())]
+
+
+@lru_cache(maxsize=4096)
+def correction(family: str, precision: str, where: Place) -> float:
+    """Return measured over predicted time of networks at a place, as the family's measured networks near it tell.
+
+    1 far from all of them, and where the family's errors say nothing of one another.
+    """
+    known = _document()
+    logarithm = sum(
+        weight * kin(precision, other) * math.exp(-between(where, known["networks"][name]) / REACH)
+        for other, weights in known["residuals"].get(family, {}).items()
+        for name, weight in weights.items()
+    )
+    return math.exp(logarithm)

@@ -6,14 +6,14 @@ were measured run these inside the convolution before.  A pass is such a convolu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import log, prod
 from typing import Any
 
 from socsched.graph.expand import COMPARISONS
 from socsched.graph.fusion import Graph, Group
-from socsched.graph.operators import Pass
+from socsched.graph.operators import Pass, Place
 
 CHEAP = frozenset(
     ("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide", "abs", "cast",
@@ -54,6 +54,20 @@ class _Cluster:
 def pass_class(one: Pass) -> str:
     """Return the class of a pass: its kind, "pointwise" for 1x1 convolutions."""
     return "pointwise" if one.kind == "conv" and one.kernel == 1 else one.kind
+
+
+BALANCE = 100
+"""Multiply-adds that weigh as much as an element moved, on a machine of no vendor: places hold for every engine."""
+
+
+def place(passes: Iterable[Pass]) -> Place:
+    """Return the place of a network among networks: its work by class of passes, and the logarithm of all as `size`."""
+    work: dict[str, float] = {}
+    for one in passes:
+        kind = pass_class(one)
+        work[kind] = work.get(kind, 0.0) + max(one.macs / BALANCE, one.read + one.written + one.weights)
+    total = sum(work.values()) or 1.0
+    return tuple(sorted({**{kind: share / total for kind, share in work.items()}, "size": log(total)}.items()))
 
 
 def passes(graph: Graph, nominal: int = 0) -> tuple[Pass, ...]:

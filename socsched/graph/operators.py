@@ -133,6 +133,10 @@ class Integers:
         return f"{len(self.floats)} of {self.count} operators in fp32: {reasons}"
 
 
+Place = tuple[tuple[str, float], ...]
+"""Share of a network's work by class of passes, and the logarithm of the work as `size`, in alphabetical order."""
+
+
 @dataclass(frozen=True, slots=True)
 class StageWork:
     """Computation and data movement of one job of a stage, in one precision.
@@ -141,6 +145,7 @@ class StageWork:
     the kernels of an accelerator's runtime (`graph.accelerator_kernels`), empty where they are not known.  `integers`
     say how much of a network in int8 is computed in integers by socsched's kernels; `kernels` are the operators as
     those of CPUs compute them, where these are others (`graph.enlargements`, `graph.integers.in_kernels`).
+    `place`: that of the whole network, of which the stage may be a part (`graph.accelerator_kernels.place`).
     """
 
     stage: str
@@ -151,6 +156,7 @@ class StageWork:
     passes: tuple[Pass, ...] = ()
     integers: Integers | None = None
     kernels: tuple[Operator, ...] = ()
+    place: Place = ()
 
     @property
     def host_code(self) -> bool:

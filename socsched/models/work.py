@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from functools import lru_cache
 
 from socsched.descriptor.fields import PRECISIONS
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
-from socsched.graph.accelerator_kernels import passes
+from socsched.graph.accelerator_kernels import passes, place
 from socsched.graph.batches import one_by_one
 from socsched.graph.counting import at_nominal, at_precision, operators
 from socsched.graph.enlargements import before_resizing
 from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.integers import in_kernels, integers_of
 from socsched.graph.network import Network
-from socsched.graph.operators import Operator, StageWork, TensorType
+from socsched.graph.operators import Operator, Place, StageWork, TensorType
 from socsched.graph.partition import Part, take
 from socsched.models.model import Model
-from socsched.models.parts import PART
+from socsched.models.parts import PART, without_part
 from socsched.models.registry import get_model
 
 Border = tuple[TensorType, ...]
@@ -56,7 +58,19 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
         kernels = in_kernels(graph, integers, counted, operators(graph, "fp32", nominal))
     elif (moved := before_resizing(one_by_one(graph))[0]) is not graph:
         kernels = operators(moved, precision, nominal)
-    return StageWork(stage.name, precision, counted, inputs, outputs, passes(graph, nominal), integers, kernels)
+    own = passes(graph, nominal)
+    where = place(own) if own else ()
+    if own and PART in stage.params:
+        where = _whole_place(stage.model, json.dumps(without_part(stage.params), sort_keys=True))
+    return StageWork(stage.name, precision, counted, inputs, outputs, own, integers, kernels, where)
+
+
+@lru_cache(maxsize=256)
+def _whole_place(name: str, params: str) -> Place:
+    """Return the place of the network whose parts a stage's parts are."""
+    network = get_model(name, json.loads(params)).network
+    assert network is not None
+    return place(passes(fuse_network(network())))
 
 
 def _part(network: Network, part: Part, nominal: int) -> tuple[Network, tuple[Border, Border]]:

@@ -9,17 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from socsched.cost import nearness
 from socsched.cost.cost import weakest
 from socsched.cost.fitted import Nominal, estimate, nominal, pass_times
 from socsched.cost.fitting.table import from_logs, job_times, slopes, table
 from socsched.cost.model import CostModel
-from socsched.cost.nearness import FARTHEST, distance, measured, place
+from socsched.cost.nearness import FARTHEST, between, distance, measured
 from socsched.cost.roofline import estimate as roofline_estimate
 from socsched.cost.timing import loads, padded
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.fit import NAMES, PASS_KINDS, Fit, Host, Parameters, choose_fit
 from socsched.descriptor.platform import Engine, Platform, PowerMode
-from socsched.graph.accelerator_kernels import pass_class, passes, restricted
+from socsched.graph.accelerator_kernels import pass_class, passes, place, restricted
 from socsched.graph.expand import fuse_network
 from socsched.graph.operators import Pass, StageWork
 from socsched.models.registry import get_model
@@ -189,14 +190,33 @@ def test_the_interval_grows_with_the_distance_to_what_was_measured() -> None:
 
 def test_a_measured_network_is_at_no_distance_and_a_family_without_any_far_away() -> None:
     own = place(WORK.passes)
-    other = {"softmax": 1.0, "size": own["size"]}
+    assert own == WORK.place
+    shares = dict(own)
+    other = (("size", shares.pop("size")), ("softmax", 1.0))
     assert distance(own, [other, own]) == 0.0
     assert distance(own, [other]) == FARTHEST == distance(own, [])
-    assert sum(share for kind, share in own.items() if kind != "size") == pytest.approx(1.0)
+    assert sum(shares.values()) == pytest.approx(1.0)
     double = place([replace(one, macs=2 * one.macs, read=2 * one.read, written=2 * one.written, weights=2 * one.weights)
                     for one in WORK.passes])  # fmt: skip
     assert 0 < distance(own, [double]) < 0.1, "twice the size is near"
-    assert {"htp", "nvidia-gpu"} <= measured().keys()
+    assert measured("htp") and measured("nvidia-gpu") and not measured("unknown")
+
+
+def test_what_a_fit_missed_of_a_network_is_missed_of_it_and_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    mode, engine = ORIN.mode("MAXN"), ORIN.engine("gpu")
+    plain = total_ns(WORK, "gpu", mode)
+    known = {"networks": {"it": WORK.place}, "families": {}, "residuals": {"cnn": {"int8": {"it": 0.1}}}}
+    monkeypatch.setattr(nearness, "_document", lambda: known)
+    nearness.correction.cache_clear()
+    fit = replace(FIT, family="cnn")
+    board = fitted(ORIN, "gpu", "int8", fit)
+    found = estimate(WORK, board, board.engine("gpu"), mode, 16)
+    nearness.correction.cache_clear()
+    assert found.time_ns == pytest.approx(plain * math.exp(0.2), rel=1e-4)
+    half = replace(WORK, passes=WORK.passes[:3])
+    parts = [estimate(half, one, one.engine("gpu"), mode, 16).time_ns for one in (ORIN, board)]
+    assert parts[1] == pytest.approx(parts[0] * math.exp(0.2), rel=1e-4), "a part errs as its network"
+    assert engine.id == "gpu" and between(WORK.place, WORK.place) == 0.0
 
 
 @pytest.mark.parametrize("changes", [{"units": 8}, {"networks": 0}])

@@ -106,16 +106,26 @@ def write_table(table: str) -> None:
 
 
 def write_places(reports: Sequence[Report]) -> None:
-    """Put the places of the measured networks into the package; families that were not fitted keep theirs."""
+    """Put the places and residuals of the measured networks into the package; others keep theirs."""
     known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {"families": {}, "networks": {}}
+    known.setdefault("residuals", {})
     for one in (family for report in reports for family in report.families if family.cells):
         own = {name: place for cell in one.cells for name, place in zip(cell.networks, cell.places, strict=True)}
         known["families"][one.family.name] = sorted(own)
-        known["networks"] |= {name: {key: round(part, 3) for key, part in own[name].items()} for name in own}
+        known["networks"] |= {name: {key: round(part, 3) for key, part in own[name]} for name in own}
+        known["residuals"][one.family.name] = {
+            precision: {name: round(weight, 4) for name, weight in weights.items()}
+            for precision, weights in (one.fitted.residuals.weights if one.fitted else {}).items()
+        }
     lines = (f"  {json.dumps(name)}: {json.dumps(known['networks'][name])}" for name in sorted(known["networks"]))
     families = ",\n".join(f"  {json.dumps(name)}: {json.dumps(own)}" for name, own in sorted(known["families"].items()))
     listed = ",\n".join(lines)
-    FILE.write_text(f'{{"families": {{\n{families}}},\n"networks": {{\n{listed}}}}}\n', encoding="utf-8")
+    residuals = ",\n".join(
+        f"  {json.dumps(name)}: {json.dumps(own)}" for name, own in sorted(known["residuals"].items()) if own
+    )
+    parts = {"families": families, "networks": listed, "residuals": residuals}
+    text = ",\n".join(f'"{name}": {{\n{part}}}' for name, part in parts.items())
+    FILE.write_text(f"{{{text}}}\n", encoding="utf-8")
 
 
 def main() -> int:

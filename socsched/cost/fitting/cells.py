@@ -17,10 +17,9 @@ from socsched.cost.fitting.families import Family, Use, families, family_of, nom
 from socsched.cost.fitting.least import Cell
 from socsched.cost.fitting.table import table
 from socsched.cost.measurements import NEEDED, Row, read_measurements
-from socsched.cost.nearness import place
 from socsched.descriptor.platform import Platform
 from socsched.errors import InputError, SocschedError, UsageError, of_machine
-from socsched.graph.accelerator_kernels import passes
+from socsched.graph.accelerator_kernels import passes, place
 from socsched.graph.expand import fuse_network
 from socsched.graph.operators import Pass
 from socsched.models.onnx_file import PACKED

@@ -12,7 +12,7 @@ ceil((n + 1) * level)-th smallest bounds a new one with probability `level` at l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import ceil, expm1, log
 from statistics import NormalDist
 from typing import NamedTuple
@@ -20,10 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from socsched.cost.fitting.families import Family, design
+from socsched.cost.fitting.residuals import Residuals, residuals
 from socsched.cost.fitting.table import Array, Table, from_logs, job_times, slopes
-from socsched.cost.nearness import Place, distance
+from socsched.cost.nearness import distance
 from socsched.cost.timing import Nominal
 from socsched.descriptor.fit import NAMES, Parameters
+from socsched.graph.operators import Place
 
 LEVEL = 0.88
 """Share of measurements that an interval is to hold."""
@@ -154,6 +156,11 @@ class Cell:
         return self.board.split(".")[0]
 
     @property
+    def precision(self) -> str:
+        """Return the precision."""
+        return ".".join(self.board.split(".")[2:3])
+
+    @property
     def terms(self) -> tuple[str, ...]:
         """Return the names of the terms whose sum is this cell's parameters."""
         return ("family", *self.shares, f"board {self.board}")
@@ -161,10 +168,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Terms by name (logarithms in the order of `timing.NAMES`); `solution` starts a fit of other data nearby."""
+    """Terms by name (logarithms in the order of `timing.NAMES`), and what they miss of the networks that count.
+
+    `solution` starts a fit of other data nearby.
+    """
 
     terms: Mapping[str, Array]
     solution: Array
+    residuals: Residuals = field(default_factory=Residuals)
 
     @property
     def family(self) -> Parameters:
@@ -174,6 +185,11 @@ class Fitted:
     def parameters(self, cell: Cell) -> Parameters:
         """Return a cell's parameters; terms that were not fitted are those of an average board."""
         return from_logs(np.sum([self.terms[name] for name in cell.terms if name in self.terms], axis=0))
+
+    def times(self, cell: Cell) -> Array:
+        """Return the times (us) predicted for a cell's networks."""
+        missed = self.residuals.of(cell.precision, cell.networks, cell.places)
+        return np.asarray(job_times(cell.work, self.parameters(cell)) * np.exp(missed))
 
 
 def fit(
@@ -246,7 +262,13 @@ class _Problem:
         return cost, np.concatenate(rows), np.vstack(columns)
 
     def fitted(self, x: Array) -> Fitted:
-        return Fitted({name: x[SIZE * n : SIZE * (n + 1)] for n, name in enumerate(self.blocks)}, x)
+        plain = Fitted({name: x[SIZE * n : SIZE * (n + 1)] for n, name in enumerate(self.blocks)}, x)
+        points = []
+        for cell, keep in zip(self.cells, self.keep, strict=True):
+            missed = np.log(cell.measured_us / job_times(cell.work, plain.parameters(cell)))
+            rows = zip(cell.networks, cell.places, missed, keep, strict=True) if cell.places else ()
+            points += [(cell.precision, name, place, float(value)) for name, place, value, kept in rows if kept]
+        return replace(plain, residuals=residuals(points))
 
 
 Group = Callable[[Cell, str], str]
@@ -279,7 +301,7 @@ def predict_left_out(cells: Sequence[Cell], family: Family, group: Group, start:
         for cell in cells:
             out = ~keep[cell.name]
             if out.any():
-                found[cell.name][out] = job_times(cell.work, fitted.parameters(cell))[out]
+                found[cell.name][out] = fitted.times(cell)[out]
     return found
 
 
@@ -301,7 +323,7 @@ def both_left_out(cells: Sequence[Cell], family: Family, start: Fitted) -> dict[
             fitted = fit(cells, family, keep, start.solution)
             for cell in ours:
                 place = np.array([design(network) in out for network in cell.networks])
-                times = job_times(cell.work, fitted.parameters(cell))
+                times = fitted.times(cell)
                 found.setdefault(cell.name, np.zeros(len(times)))[place] = times[place]
     return found
 
@@ -324,16 +346,14 @@ def learned(cells: Sequence[Cell], family: Family, board: str, samples: Sequence
         keep = {c.name: np.array([c.platform != board or n in drawn for n in c.networks]) for c in cells}
         fitted = fit(cells, family, keep, start)
         start = fitted.solution
-        found[count] = {
-            cell.name: np.where(keep[cell.name], np.nan, job_times(cell.work, fitted.parameters(cell))) for cell in ours
-        }
+        found[count] = {cell.name: np.where(keep[cell.name], np.nan, fitted.times(cell)) for cell in ours}
     return found
 
 
 def cross_validate(cells: Sequence[Cell], family: Family, fitted: Fitted) -> Errors:
     """Return the predictions of a family's cells that measure how well its fit generalises."""
     return Errors(
-        {cell.name: job_times(cell.work, fitted.parameters(cell)) for cell in cells},
+        {cell.name: fitted.times(cell) for cell in cells},
         predict_left_out(cells, family, lambda _, network: network, fitted),
         predict_left_out(cells, family, lambda _, network: design(network), fitted),
         predict_left_out(cells, family, lambda cell, _: cell.platform, fitted),

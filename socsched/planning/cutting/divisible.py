@@ -23,6 +23,7 @@ from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.fusion import Graph
 from socsched.graph.network import Network
 from socsched.graph.operators import DTYPE_BYTES, Operator, Pass, StageWork, TensorType, tensor_bytes
+from socsched.graph.operators import Place as NetworkPlace
 from socsched.graph.partition import prefixes, units
 from socsched.models.model import Model
 from socsched.models.parts import PART, PartOf, cut_pipeline, part_of, parts_of, whole_stage, without_part
@@ -54,7 +55,7 @@ class Sliced:
             tuple(at_precision(port.type, precision) for port in side) for side in (model.inputs, model.outputs)
         )
         own = self._own(stage, whole.graph, whole.groups(inside)) if whole.graph else ()
-        return StageWork(stage.name, precision, tuple(slices(whole, inside)), inputs, outputs, own)
+        return StageWork(stage.name, precision, tuple(slices(whole, inside)), inputs, outputs, own, place=whole.place)
 
     def _whole(self, part: Stage, precision: str) -> _Whole:
         key = (_key(part), precision)
@@ -68,7 +69,7 @@ class Sliced:
             if owner is None:
                 raise UsageError(f"stage {stage.name!r}: its operators do not match its layers", "plan it uncut")
             self._wholes[key] = _Whole(
-                network, done.operators, tuple(owner), self._graph(part) if done.passes else None
+                network, done.operators, tuple(owner), self._graph(part) if done.passes else None, done.place
             )
         return self._wholes[key]
 
@@ -102,6 +103,7 @@ class _Whole:
     operators: tuple[Operator, ...]
     owner: tuple[str, ...]
     graph: Graph | None = None
+    place: NetworkPlace = ()
 
     def groups(self, inside: set[str]) -> set[str]:
         """Return the names of the operators of some layers."""
@@ -353,8 +355,8 @@ class _Laid(NamedTuple):
 class Apart:
     """A stage with its units as stages of their own; the costs of a mode are not among these data.
 
-    `sharing`: layers that take less within a part than alone; `passes`: its passes are known; the other fields as in
-    `Divisible`.
+    `sharing`: layers that take less within a part than alone; `place`: that of the network, none where its passes are
+    not known; the other fields as in `Divisible`.
     """
 
     stage: Stage
@@ -365,7 +367,7 @@ class Apart:
     units: tuple[Stage, ...]
     members: tuple[tuple[str, ...], ...]
     sharing: frozenset[str]
-    passes: bool
+    place: NetworkPlace
 
 
 def taken_apart(pipeline: Pipeline, stage: Stage, model: CostModel) -> Apart | None:
@@ -408,7 +410,7 @@ def taken_apart(pipeline: Pipeline, stage: Stage, model: CostModel) -> Apart | N
         or (operator.kind == "conv2d" and not operator.read_bytes)
         or (rides and operator.kind in RIDERS)
     )
-    return Apart(stage, network, types, cuts, crossing, stages, units(network), sharing, bool(work.passes))
+    return Apart(stage, network, types, cuts, crossing, stages, units(network), sharing, work.place)
 
 
 def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible | None:
@@ -427,7 +429,7 @@ def priced(apart: Apart, model: CostModel) -> Divisible | None:
         return None
     platform, mode = model.platform, model.mode
     engines = [platform.engine(place.engine) for place in places]
-    once = _Entry(model, apart.passes)
+    once = _Entry(model, apart.place)
     entries = tuple(once.of(place.engine, place.precision, place.share) for place in places)
     entry_uj = tuple(
         job_energy_uj(engine, mode, place.share, time, 0, 0.0)
@@ -494,10 +496,10 @@ def _slow(place: Place, units: Sequence[Mapping[Place, Cost]]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Time (ns) that a job of a network pays once, by engine and precision; `passes`: the network's are known."""
+    """Time (ns) that a job of a network pays once, by engine and precision; `place`: that of the network."""
 
     model: CostModel
-    passes: bool
+    place: NetworkPlace
     _known: dict[tuple[str, str, int], int] = field(default_factory=dict)
 
     def of(self, engine: str, precision: str, share: int) -> int:
@@ -505,5 +507,5 @@ class _Entry:
         key = engine, precision, share
         if key not in self._known:
             state = self.model.mode.engines[engine]
-            self._known[key] = entry_ns(self.model.platform.engine(engine), precision, state, self.passes, share)
+            self._known[key] = entry_ns(self.model.platform.engine(engine), precision, state, self.place, share)
         return self._known[key]

@@ -8,6 +8,7 @@ Files of measurements for a fit: wrong rows are refused with their line; pattern
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from socsched.cost.fitting.families import families, get_family
 from socsched.cost.fitting.least import (
     LEAST,
     LEVEL,
+    Cell,
     Score,
     cross_validate,
     doubt,
@@ -31,10 +33,12 @@ from socsched.cost.fitting.least import (
     quantile,
     scores_of,
 )
+from socsched.cost.fitting.residuals import residuals
 from socsched.cost.fitting.table import from_logs, job_times, slopes, table
 from socsched.cost.measurements import Row
 from socsched.descriptor.fit import NAMES
 from socsched.errors import InputError, UsageError
+from socsched.graph.accelerator_kernels import place
 from tests.cost.fitting.synthetic import ENGINE, TRUE, cell, networks
 
 FAMILY = get_family("rknpu")
@@ -176,7 +180,8 @@ def test_few_networks_give_neither_narrow_nor_absurd_intervals() -> None:
 
 
 def test_distances_are_to_networks_of_other_labels() -> None:
-    places = ({"conv": 1.0, "size": 10.0}, {"conv": 0.5, "gemm": 0.5, "size": 10.0}, {"gemm": 1.0, "size": 20.0})
+    plain = ({"conv": 1.0, "size": 10.0}, {"conv": 0.5, "gemm": 0.5, "size": 10.0}, {"gemm": 1.0, "size": 20.0})
+    places = tuple(tuple(sorted(one.items())) for one in plain)
     known = replace(cell("board", 3), places=places)
     names, times = known.networks, {known.name: known.measured_us * 1.1}
     assert [one.distance for one in scores_of([known], times, str)] == pytest.approx([0.5, 0.5, 0.8])
@@ -265,3 +270,31 @@ def test_networks_measured_on_a_board_improve_what_is_said_of_its_others() -> No
         assert np.isnan(times).sum() == count
         off.append(float(np.nanmean(np.abs(times / cells[2].measured_us - 1))))
     assert off[2] < off[0] / 2
+
+
+def missed(boards: Sequence[str], spread: float) -> list[Cell]:
+    """Return cells of the same 30 networks, each of which every board computes slower or faster by a factor of its
+    own."""
+    factors = np.exp(np.random.default_rng(5).normal(0, spread, 30))
+    places = tuple(place(passes) for passes in networks(30, 3))
+    cells = [cell(f"{board}.npu.int8", 30, 3, noise=0.02) for board in boards]
+    return [replace(one, measured_us=one.measured_us * factors, places=places) for one in cells]
+
+
+def test_what_boards_miss_alike_is_carried_to_another_board() -> None:
+    cells = missed(("first", "second", "third"), 0.25)
+    keep = {one.name: np.full(30, one is not cells[2]) for one in cells}
+    fitted = fit(cells, FAMILY, keep)
+    plain = job_times(cells[2].work, fitted.parameters(cells[2]))
+    errors = [np.abs(np.log(times / cells[2].measured_us)).mean() for times in (plain, fitted.times(cells[2]))]
+    assert errors[1] < errors[0] / 2
+
+
+def test_noise_is_carried_nowhere() -> None:
+    noise = np.random.default_rng(7).normal(0, 0.2, (2, 30))
+    points = [
+        ("int8", f"net{n}", (("size", 100.0 * n),), float(noise[board, n])) for board in (0, 1) for n in range(30)
+    ]
+    assert not residuals(points).weights
+    alike = [(precision, name, where, float(noise[0, int(name[3:])])) for precision, name, where, _ in points]
+    assert residuals(alike).of("int8", ["net3"], [points[3][2]]) == pytest.approx(noise[0, 3], rel=0.2)

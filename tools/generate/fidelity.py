@@ -12,10 +12,11 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from socsched.cost.fitting.families import families, get_family
 from socsched.descriptor.catalog import get_platform
 from tools import ROOT
 from tools.generate import fits
@@ -75,38 +76,36 @@ def page(summary: Mapping[str, Any], data: str, date: str) -> str:
 
 
 def engines_table() -> str:
-    """Return README's table by vendor and kind of engine: errors of what was left out of the fits.
+    """Return README's table by family of engines: errors of what was left out of the fits.
 
     Of accelerators the table in docs/fitting.md, of CPUs what the shipped descriptors state.
     """
-    found: dict[str, list[tuple[str, int, float, float | None, float | None]]] = {}
     table = fits.PAGE.read_text(encoding="utf-8").split(fits.MARK)[1]
-    for line in table.splitlines():
-        cells = [text.strip() for text in line.strip("|").split("|")]
-        if len(cells) != len(fits.HEAD) or not cells[2].isdigit():
-            continue
-        name, engine, *_ = cells[0].replace(",", "").split(" ")
-        board = get_platform(name)
-        family = f"{board.vendor} {board.engine(engine).kind.upper()}"
-        error, outside, inside = (float(cells[place]) / 100 for place in (3, 5, 6))
-        found.setdefault(family, []).append((name, int(cells[2]), error, outside, inside))
-    for name in fits.BOARDS:
-        for core in (one for one in get_platform(name).engines if one.kind == "cpu"):
-            measured = (fit for one in core.precisions.values() for fit in one.fitted if fit.networks)
-            found.setdefault("CPU cores", []).extend((name, fit.networks, fit.error, None, None) for fit in measured)
-    lines: list[tuple[object, ...]] = []
-    for family, groups in sorted(found.items(), key=lambda item: -sum(group[1] for group in item[1])):
-        boards, total = len({group[0] for group in groups}), sum(group[1] for group in groups)
-        columns = zip(*((error, outside, inside) for *_, error, outside, inside in groups), strict=True)
-        counts = [count for _, count, *_ in groups]
-        shown = (_mean(list(zip(counts, column, strict=True))) for column in columns)
-        lines.append((family, boards, total, *shown))
-    return rows(README_HEAD, lines).rstrip() + "\n"
+    cells = [[text.strip() for text in line.strip("|").split("|")] for line in table.splitlines()]
+    scores = {(row[0], row[1]): row[2:] for row in cells if row[0] in families()}
+    lines: list[tuple[int, tuple[object, ...]]] = []
+    for name in dict.fromkeys(name for name, _ in scores):
+        boards, count, error, inside, _ = scores[name, "network"]
+        outside = scores.get((name, "board"), ["", "", "–"])[2]
+        shown = (_whole(one) for one in (error, outside, inside))
+        lines.append((int(count), (get_family(name).title, boards, count, *shown)))
+    cores = [
+        (board, fit.networks, fit.error)
+        for board in fits.BOARDS
+        for core in get_platform(board).engines
+        if core.kind == "cpu"
+        for precision in core.precisions.values()
+        for fit in precision.fitted
+        if fit.networks
+    ]
+    total = sum(count for _, count, _ in cores)
+    mean = sum(count * error for _, count, error in cores) / total
+    lines.append((total, ("CPU cores", len({board for board, *_ in cores}), total, f"{mean:.0%}", "–", "–")))
+    return rows(README_HEAD, [line for _, line in sorted(lines, key=lambda one: -one[0])]).rstrip() + "\n"
 
 
-def _mean(weighted: Sequence[tuple[int, float | None]]) -> str:
-    known = [(count, value) for count, value in weighted if value is not None]
-    return f"{sum(count * value for count, value in known) / sum(count for count, _ in known):.0%}" if known else "–"
+def _whole(percent: str) -> str:
+    return f"{float(percent.rstrip('%')):.0f}%" if percent != "–" else percent
 
 
 def _scores(scores: Mapping[str, Any]) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ from socsched.schedulability.explain_bounds import (
     taskset_sections,
     union,
 )
-from socsched.schedulability.miss_probability import SECTION, miss_probabilities
 from socsched.schedulability.plan_analysis import Whole
 from socsched.schedulability.published.choose import Analysis, Outcome
 from socsched.schedulability.published.model import VERDICTS
@@ -47,9 +46,6 @@ def analysis(checked: Recheck, margins: bool = False) -> dict[str, Any]:
     each = margins or len(plan.tasks) <= MARGINS
     spares = None if checked.whole is None else _spares(plan, checked.whole, each)
     proofs = chain_sections(plan)
-    late = miss_probabilities(plan)
-    for name in (name for name, probability in late.items() if probability):
-        proofs[name] = [*proofs[name], SECTION]
     return {
         "verdict": plan.verdict,
         "stated_verdict": checked.stated,
@@ -70,7 +66,6 @@ def analysis(checked: Recheck, margins: bool = False) -> dict[str, Any]:
                 "terms": [{"name": name, "ns": value} for name, value in chain.terms],
                 "test": chain.test,
                 "proofs": proofs[chain.name],
-                "miss_probability": late[chain.name],
                 "tightest": _tightest(tightest[chain.name]),
                 "ways": [{"test": n, "bound_ns": b, "reason": why} for n, b, why in found.chains[chain.name]],
             }

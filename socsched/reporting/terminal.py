@@ -410,8 +410,6 @@ def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
         tight = chain["tightest"]
         if tight["bound_ns"] is not None and chain["bound_ns"] is not None and tight["bound_ns"] < chain["bound_ns"]:
             title += f"; {format_duration(tight['bound_ns'])} by {' and '.join(tight['tests'])}"
-        if chain["miss_probability"]:
-            title += f"; a frame is late with a probability of at most {chain['miss_probability']:.2g}"
         parts.append(Text(title, "bold"))
         rows = [[_bound(way["bound_ns"]), way["test"], way["reason"]] for way in chain["ways"]]
         parts += [table("", ["bound", "analysis", "reason"], rows, (0,))]

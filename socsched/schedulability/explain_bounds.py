@@ -283,7 +283,6 @@ SECTIONS = {
         "chain: LET, any phase",
         "chain: LET, known phases",
     ),
-    "Probability of misses": (),
     "Mixed criticality": ("EDF-VD", "AMC-rtb", "AMC-max"),
 }
 """Section -> the analyses whose assumptions it states."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import csv
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -233,33 +233,16 @@ def _asked(one: Running) -> float:
 # Profiles in the format gpulet's authors published: a CSV of networks by batch, a CSV of interference constants.
 #
 # Columns: network, batch, duration (ms), utilisation of SMs, L2 and DRAM, achieved and theoretical occupancy (percent);
-# github.com/casys-kaist/glet, resource/GPU/UTIL.CSV and INT_MODEL_CONSTANT.CSV.  Objectives are those of the file
-# scripts/createSchedulingCases.py there: about twice the latency of a batch of 32 on their GPU.
+# github.com/casys-kaist/glet, resource/GPU/UTIL.CSV and INT_MODEL_CONSTANT.CSV.
 
 
 MS = 1_000_000
-OBJECTIVES_MS: Mapping[str, int] = {
-    "lenet": 5,
-    "googlenet": 66,
-    "resnet50": 108,
-    "ssd": 202,
-    "ssd-mobilenetv1": 202,
-    "vgg16": 142,
-    "mnasnet1_0": 62,
-    "mobilenet_v2": 64,
-    "densenet161": 202,
-    "bert": 22,
-}
-"""Network -> objective in ms, as published for a 2080 Ti."""
 
 
-def read_profiles(
-    file: Path, objectives_ns: Mapping[str, int] | None = None, factor: float = 2.0, law: ShareLaw = "amdahl"
-) -> list[Profile]:
-    """Return the networks of a CSV file by name.
+def read_profiles(file: Path, law: ShareLaw = "amdahl") -> list[Profile]:
+    """Return the networks of a CSV file by name; InputError gives file, line and the expected format.
 
-    `objectives_ns` gives the objectives by network; any other network gets `factor` times the latency of its largest
-    batch, the rule of gpulet's authors.  InputError gives file, line and the expected format.
+    The objective of each is twice the latency of its largest batch, the rule of gpulet's authors.
     """
     rows: dict[str, list[Sample]] = {}
     for line, cells in _lines(file):
@@ -270,14 +253,12 @@ def read_profiles(
             raise InputError(f"{file}:{line}: expected a batch of at least 1, a duration above 0, an occupancy reached")
         sample = Sample(int(batch), round(duration * MS), achieved / theoretical, l2 / 100, dram / 100)
         rows.setdefault(name, []).append(sample)
-    given = objectives_ns or {}
     found = []
     for name in sorted(rows):
         samples = sorted(rows[name], key=lambda one: one.batch)
         if len({one.batch for one in samples}) < len(samples):
             raise InputError(f"{file}: {name} has a batch twice")
-        objective = given.get(name) or round(factor * samples[-1].latency_ns)
-        found.append(Profile(name, objective, tuple(samples), law))
+        found.append(Profile(name, 2 * samples[-1].latency_ns, tuple(samples), law))
     if not found:
         raise InputError(f"{file}: no networks", hint="expected lines NETWORK,BATCH,MS,SM%,L2%,DRAM%,OCCUPANCY%,LIMIT%")
     return found

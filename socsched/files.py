@@ -164,7 +164,7 @@ class GzipWriter:
         unknown_system = 255
         target.write(struct.pack("<4sIBB", b"\x1f\x8b\x08\0", 0, 0, unknown_system))
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Append data to the content."""
         self._check, self._size = zlib.crc32(data, self._check), self._size + len(data)
         self._target.write(self._packer.compress(data))

@@ -167,7 +167,7 @@ def test_the_page_on_own_networks_works_with_a_network(tmp_path: Path, monkeypat
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "my-detector.yaml").write_text(text)
     onnx_files.trunk(tmp_path / "my-detector.onnx")
-    (lines,) = [lines for mark, lines in blocks(page) if mark == "no-run"]
+    lines = next(lines for mark, lines in blocks(page) if mark == "no-run")
     assert [execute(line, quiet=True) for line in lines[:2]] == [0, 0]
     (prepare,) = [task for task in load_plan(tmp_path / "plan.json").tasks if task.name == "prepare"]
     assert len(prepare.lanes) == 1 and 2_000_000 <= prepare.cost_ns < 2_100_000, "2 ms on one core, and its launch"

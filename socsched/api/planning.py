@@ -76,25 +76,12 @@ def plan_with(
     integers = any(stage.stated and "int8" in (stage.precisions or ()) for stage in loaded.stages)
     board = choose_runtimes(load_platform(platform, integers), options.runtimes)
     search = _by_planner if options.planner else _by_search
-    made = stamped(search(released_late(loaded, board), board, mode, options, costs), loaded, board, mode, options)
+    made = stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)
     if not options.steady:
         return made
     from socsched.planning.clocks import with_steady_clocks
 
     return with_steady_clocks(made)
-
-
-def released_late(pipeline: Pipeline, platform: Platform) -> Pipeline:
-    """Return a pipeline whose releases come as late as a platform's timers let them."""
-    if platform.timers is None:
-        return pipeline
-    least = round(platform.timers.value)
-    sensors = tuple(replace(one, jitter_ns=max(one.jitter_ns, least)) for one in pipeline.sensors)
-    stages = tuple(
-        replace(one, jitter_ns=max(one.jitter_ns, least)) if one.period_ns is not None else one
-        for one in pipeline.stages
-    )
-    return replace(pipeline, sensors=sensors, stages=stages)
 
 
 def _by_search(

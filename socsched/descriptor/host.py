@@ -358,15 +358,7 @@ def build(facts: HostFacts, measured: HostProbe | None = None) -> Platform:
         dram=_dram(facts, bandwidth, measured),
         modes=(_mode(facts, clock, dynamic, bandwidth),),
         sources=_sources(facts),
-        timers=_timers(measured),
     )
-
-
-def _timers(measured: HostProbe | None) -> Figure | None:
-    """Return what releases come late at most: twice the median, as of any lateness in between."""
-    if measured is None or measured.late_ns <= 0:
-        return None
-    return Figure(2 * measured.late_ns, "measured", note="twice the median of sleeps of 20 ms", error=0.5)
 
 
 def _conversion(facts: HostFacts) -> Figure | None:

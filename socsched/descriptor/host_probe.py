@@ -48,8 +48,7 @@ class Conditions:
 class HostProbe:
     """Measured kernels by runtime, host functions by name, and rates of copying (bytes read plus written a second).
 
-    `contention`: parameters of the model "linear" (`cost.contention`), as pairs on two cores show.  `late_ns`: what a
-    thread wakes later than asked for, in the median.
+    `contention`: parameters of the model "linear" (`cost.contention`), as pairs on two cores show them.
     """
 
     conditions: Conditions
@@ -58,7 +57,6 @@ class HostProbe:
     copy_one: float
     copy_all: float
     contention: Mapping[str, float] = field(default_factory=dict)
-    late_ns: float = 0.0
 
 
 def recalled(key: str) -> HostProbe | None:

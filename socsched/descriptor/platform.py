@@ -707,9 +707,6 @@ class Platform(Entry):
     rails: Annotated[Mapping[Name, Rail], doc("power rails with a meter, by name")] = field(default_factory=dict)
     file: str = ""
     supply: Annotated[Supply | None, doc("carrier board and adaptor, for power at the wall")] = None
-    timers: Annotated[
-        DurationFigure | None, doc("what releases by its timers come late at most: jitter that plans have at least")
-    ] = None
     thermal_states: Annotated[
         tuple[ThermalState, ...], Keyed(), doc("thermal states by name, coolest first, for books of plans")
     ] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
@@ -16,9 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from socsched.api.planning import released_late
 from socsched.descriptor import host, host_probe
-from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.host_probe import Conditions, HostProbe
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import Figure, FunctionCost
@@ -62,7 +59,6 @@ def test_a_chain_twice_as_long_takes_longer_and_leaves_the_thread_as_it_was() ->
 def test_threads_that_share_one_processor_end(threads: int) -> None:
     """Each waits for the others: as on a machine whose processors other programs of this class hold."""
     probing = f"""
-import ctypes
 import os
 from socsched.executor.probe import calls
 cpu = min(os.sched_getaffinity(0))
@@ -166,24 +162,3 @@ def test_contention_is_what_the_pairs_show() -> None:
     found = pairs.contention(shown, capacity)
     assert found["dram_me"] == pytest.approx(0.2, abs=0.03) and found["dram_you"] == pytest.approx(0.4, abs=0.03)
     assert pairs.contention([pairs.Pair(1e9, 30e9, 1.0)], capacity)["dram_you"] < 0.05
-
-
-def test_what_timers_release_in_a_plan_comes_as_late_as_this_machine_wakes() -> None:
-    """Twice the median at most; what a pipeline states itself stays where it is more."""
-    plain = get_platform("jetson-agx-orin-64gb")
-    board = replace(plain, timers=Figure(120_000, "measured"))
-    pipeline = get_pipeline("perception-stack")
-    late = released_late(pipeline, board)
-    assert released_late(pipeline, plain) is pipeline
-    for before, after in zip(pipeline.sensors, late.sensors, strict=True):
-        assert after == replace(before, jitter_ns=max(before.jitter_ns, 120_000))
-    timed = [stage for stage in late.stages if stage.period_ns is not None]
-    assert all(stage.jitter_ns >= 120_000 for stage in timed)
-
-
-def test_the_thread_sleeps_as_before_after_its_lateness_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_SLEEPS", 3)
-    monkeypatch.setattr(probe, "_SLEEP_S", 0.001)
-    libc = ctypes.CDLL(None)
-    slack = libc.prctl(probe._GET_SLACK)
-    assert probe._late_ns() >= 0 and libc.prctl(probe._GET_SLACK) == slack

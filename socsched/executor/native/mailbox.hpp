@@ -1,6 +1,7 @@
 // Where a worker waits for its next job: asleep on a futex, or awake on its processor for a while before one is expected.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -50,8 +51,10 @@ class Mailbox {
   enum class Woken { job, soon, time, stop };
 
   // Wait for a job, the end, or the instant `alarm` (monotonic, -1: none).  Be awake `lead` before that instant, which
-  // is reported once.
+  // is reported once: as much earlier as this processor came late out of its sleeps, a hundred microseconds and more in
+  // virtual machines.
   Woken take(Job** job, Ns alarm, Ns lead) {
+    const Ns early = lead ? lead + late_ : 0;
     while (true) {
       if ((*job = job_.exchange(nullptr, std::memory_order_acq_rel))) return Woken::job;
       if (stopped_.load(std::memory_order_acquire)) return Woken::stop;
@@ -59,7 +62,7 @@ class Mailbox {
       const Ns now = monotonic_ns();
       if (alarm >= 0 && now >= alarm) return Woken::time;
       const Ns from = from_.load(std::memory_order_relaxed), until = until_.load(std::memory_order_relaxed);
-      const bool soon = alarm >= 0 && now >= alarm - lead;
+      const bool soon = alarm >= 0 && now >= alarm - early;
       if (soon && announced_ != alarm) {
         announced_ = alarm;
         return Woken::soon;
@@ -71,10 +74,11 @@ class Mailbox {
       const uint32_t bell = bell_.load();
       asleep_.store(true);
       if (!job_.load() && !stopped_.load() && !nudged_.load()) {
-        Ns wake_at = alarm < 0 ? alarm : alarm - lead;
+        Ns wake_at = alarm < 0 ? alarm : alarm - early;
         if (now < from && (wake_at < 0 || from < wake_at)) wake_at = from;
         const timespec at = timespec_of(wake_at);
-        syscall(SYS_futex, &bell_, FUTEX_WAIT_BITSET_PRIVATE, bell, wake_at < 0 ? nullptr : &at, nullptr, FUTEX_BITSET_MATCH_ANY);
+        if (syscall(SYS_futex, &bell_, FUTEX_WAIT_BITSET_PRIVATE, bell, wake_at < 0 ? nullptr : &at, nullptr, FUTEX_BITSET_MATCH_ANY) && errno == ETIMEDOUT)
+          late_ = std::min(std::max(late_ - late_ / 8, monotonic_ns() - wake_at), MOST_LATE);
       }
       asleep_.store(false);
     }
@@ -90,7 +94,8 @@ class Mailbox {
   std::atomic<uint32_t> bell_{0};
   std::atomic<bool> asleep_{false}, stopped_{false}, nudged_{false}, unheard_{false};
   std::atomic<Ns> from_{0}, until_{0};
-  Ns announced_ = -1;  // the owner's
+  static constexpr Ns MOST_LATE = 1'000'000;
+  Ns announced_ = -1, late_ = 0;  // the owner's
 };
 
 }  // namespace socsched

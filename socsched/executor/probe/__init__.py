@@ -8,7 +8,6 @@ after a minute where its turns differ, and where a chain of additions takes anot
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import statistics
@@ -47,8 +46,6 @@ SECONDS = 0.6
 """Time for a turn of the kernels of one runtime."""
 _CHAIN, _CHAIN_S = 200_000, 0.02
 _CACHED, _SIZES, _LARGEST = 1 << 18, (1 << 20, 1 << 22, 1 << 24), 1 << 26
-_SET_SLACK, _GET_SLACK, _SLEEPS, _SLEEP_S = 29, 30, 25, 0.02
-"""Of prctl(2); sleeps as long as a processor takes to rest."""
 _STEPS = ("compiling kernels", "kernels and copies", "host functions", "two at once")
 
 
@@ -129,7 +126,7 @@ def measure() -> HostProbe:
             shared = pairs.contention(pairs.time_pairs(cpus[-2:]), max(rates))
     took = time.monotonic() - start
     conditions = Conditions(*_present(), _chain_ns(), load, turns.share, time.time(), took, turns.steady)
-    return HostProbe(conditions, tuple(times), known, rates[0], max(rates), shared, _late_ns())
+    return HostProbe(conditions, tuple(times), known, rates[0], max(rates), shared)
 
 
 def with_integers(probe: HostProbe) -> HostProbe:
@@ -226,19 +223,6 @@ def _chain_ns() -> float:
     cpu = max(os.sched_getaffinity(0))
     chain = calls.chain(_CHAIN)
     return min(float(chain.times([cpu], _CHAIN_S).low[0]) for _ in range(3))
-
-
-def _late_ns() -> float:
-    """Return what a thread wakes later than asked for, with timers as fine as the executor's."""
-    libc, found = ctypes.CDLL(None), []
-    slack = libc.prctl(_GET_SLACK)
-    libc.prctl(_SET_SLACK, ctypes.c_ulong(1))
-    for _ in range(_SLEEPS):
-        start = time.perf_counter_ns()
-        time.sleep(_SLEEP_S)
-        found.append(time.perf_counter_ns() - start - _SLEEP_S * 1e9)
-    libc.prctl(_SET_SLACK, ctypes.c_ulong(max(slack, 0)))
-    return max(sorted(found)[len(found) // 2], 0.0)
 
 
 def _tell(step: int) -> None:

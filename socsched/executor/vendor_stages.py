@@ -136,9 +136,11 @@ def _made(document: Document, ending: str, otherwise: str) -> str:
 def _qnn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:
     """A QNN context binary in an ONNX file that names it, all of it on the HTP.
 
-    Where Qualcomm's compiler is not installed, the model, which the provider compiles when it loads it.
+    Where Qualcomm's compiler is not installed, the model, which the provider compiles when it loads it.  A chip with
+    several of them (SA-series) has an engine for each, with its number (CDSP, NSP) in its name.
     """
     target = document.get("compiled", {}).get("target", {})
+    number = str(document["engine"])[-1:]
     model = QUANTISED if document["precision"] == "int8" else MODEL
     return {
         "adapter": "onnxruntime",
@@ -150,6 +152,7 @@ def _qnn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> 
             "backend_path": "libQnnHtp.so",
             "session.disable_cpu_ep_fallback": "1",
             **{name: str(value) for name, value in target.items()},
+            **({"device_id": number} if number.isdigit() else {}),
         },
         "layouts": ("NCHW", "NCHW"),
     }

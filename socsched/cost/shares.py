@@ -93,30 +93,31 @@ def kernels_of(work: StageWork, engine: Engine, state: EngineMode, dram: float) 
 
 
 def neighbour_of(
-    work: StageWork | None, name: str, engine: Engine, state: EngineMode, units: int, dram: float
+    cost: Cost, work: StageWork | None, engine: Engine, state: EngineMode, units: int, dram: float
 ) -> Neighbour:
-    """Return a stage on some units of an engine as the others see it; one without known kernels draws all it can."""
+    """Return a stage of some `cost` on units as others see it; without known kernels it draws all it can."""
     division, on = engine.division, units_of(engine, state, dram)
     assert division is not None
     room = engine.sram.value if engine.sram else 0.0
     far = division.far.value / division.near.value if division.near and division.far else 1.0
     if work is None or not (work.passes or work.operators):
-        return Neighbour(on.port * units, units, room, far, name=name)
+        return Neighbour(on.port * units, units, room, far, name=cost.stage)
     kernels = kernels_of(work, engine, state, dram)
-    time = sum(on.time_ns(one, units) for one in kernels)
+    time = max(cost.time_ns, 1)
     moved, size = sum(one.bytes + one.cached for one in kernels), DTYPE_BYTES[work.precision]
     weights = sum(one.weights for one in work.passes) * size or sum(one.weight_bytes for one in work.operators)
     live = max((one.live for one in work.passes), default=0) * size
     live = live or max(one.read_bytes + one.write_bytes for one in work.operators)
     launch = division.launch.value if division.launch else 0.0
     waits = launch * min(launch * len(kernels) / time, 1.0)  # how often a launch is under way
-    return Neighbour(moved / time * 1e9, units, room, far, waits, weights + live, name)
+    return Neighbour(moved / time * 1e9, units, room, far, waits, weights + live, cost.stage)
 
 
 def beside(
-    work: StageWork | None, engine: Engine, state: EngineMode, units: int, dram: float, others: Sequence[Neighbour]
-) -> tuple[Slowdown, str]:
-    """Return what a job on some units takes longer beside the neighbour that costs it most, and that one's name.
+    alone: float, work: StageWork | None, engine: Engine, state: EngineMode, units: int, dram: float,
+    others: Sequence[Neighbour],
+) -> tuple[Slowdown, str]:  # fmt: skip
+    """Return what a job of `alone` ns on some units takes longer beside the neighbour that costs it most, and its name.
 
     Where engines share DRAM, what its bytes cost is left to the plan's contention model, which is told of more bytes.
     """
@@ -124,10 +125,8 @@ def beside(
     if division is None or division.by != "contexts" or work is None or not others:
         return nothing, ""
     on, latency = units_of(engine, state, dram), DEPENDENT * division.near.value if division.near else 0.0
-    kernels = [
-        replace(one, fixed_ns=latency, time_ns=one.time_ns + latency) for one in kernels_of(work, engine, state, dram)
-    ]
-    found = [(on.beside(kernels, units, other), other.name) for other in others]
+    kernels = [replace(one, fixed_ns=latency) for one in kernels_of(work, engine, state, dram)]
+    found = [(on.beside(kernels, units, other, max(alone, 1.0)), other.name) for other in others]
     if engine.link is None:
         found = [(replace(one, memory=0.0), name) for one, name in found]
     return max(found, key=lambda one: (one[0].memory + one[0].cache + one[0].launches, one[0].evicted))
@@ -144,10 +143,11 @@ def on_share(
     if units == state.units:
         return replace(cost, share=groups)
     factor = ratio(work, engine, state, units, dram)
-    narrow = [_longer(one, engine, factor) for one in cost.segments]
-    found, by = beside(work, engine, state, units, dram, others)
+    narrow = _on_fewer(cost, work, engine, factor)
+    alone = sum(one.time_ns for one in narrow)
+    found, by = beside(alone, work, engine, state, units, dram, others)
     parts = Shared(
-        sum(one.time_ns for one in narrow) - cost.time_ns,
+        alone - cost.time_ns,
         ceil(found.memory),
         ceil(found.cache),
         ceil(found.launches),
@@ -183,9 +183,17 @@ def _spread(segments: Sequence[Segment], more: int, wider: float) -> tuple[Segme
     )
 
 
-def _longer(one: Segment, engine: Engine, factor: float) -> Segment:
-    """Return a segment whose kernels take longer: behind a link all of its time but the launch and the transfers."""
+def _on_fewer(cost: Cost, work: StageWork | None, engine: Engine, factor: float) -> tuple[Segment, ...]:
+    """Return a job's segments with all that depends on units `factor` times as long.
+
+    Behind a link that is what lasts longer than the kernels' dependent loads, and no transfer: launches hide behind the
+    kernels before them in a graph.
+    """
     if engine.link is None:
-        return replace(one, time_ns=one.fixed_ns + ceil((one.time_ns - one.fixed_ns) * factor))
-    more = ceil(max(one.fixed_ns - engine.launch_ns.value, 0.0) * (factor - 1.0))
-    return replace(one, time_ns=one.time_ns + more, fixed_ns=one.fixed_ns + more)
+        return tuple(
+            replace(one, time_ns=one.fixed_ns + ceil((one.time_ns - one.fixed_ns) * factor)) for one in cost.segments
+        )
+    near, passes = engine.division and engine.division.near, work.passes if work is not None else ()
+    latency = DEPENDENT * near.value * len(passes) if near and passes else engine.launch_ns.value * len(cost.segments)
+    inner = sum(one.fixed_ns for one in cost.segments)
+    return _spread(cost.segments, ceil(max(inner - latency, 0.0) * (factor - 1.0)), 1.0)

@@ -98,9 +98,8 @@ class Units:
             longer = moving * max(self.traffic_ns(kernel, units) / least, 1.0)
         return kernel.fixed_ns + max(longer, self.traffic_ns(kernel, units), moving)
 
-    def beside(self, kernels: Sequence[Kernel], units: int, other: Neighbour) -> Slowdown:
-        """Return what a job of kernels on `units` takes longer beside a neighbour."""
-        alone = max(sum(self.time_ns(one, units) for one in kernels), 1.0)
+    def beside(self, kernels: Sequence[Kernel], units: int, other: Neighbour, alone: float) -> Slowdown:
+        """Return what a job of kernels on `units` that takes `alone` ns takes longer beside a neighbour."""
         gone = min(min(min(other.wanted, self.memory) * alone * 1e-9, other.touched) / max(other.cache, 1.0), 1.0)
         moved, cached = sum(one.bytes for one in kernels), sum(one.cached for one in kernels)
         fair = max(self.memory / (units + other.units), (self.memory - other.wanted) / units)  # max-min over units

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from socsched.cost.conversion import conversion_pace
 from socsched.cost.model import CostModel
-from socsched.cost.shares import PORT, neighbour_of
+from socsched.cost.shares import PORT, neighbour_of, on_share
 from socsched.cost.waves import Neighbour
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Engine, Figure, Platform
@@ -171,8 +171,11 @@ def neighbours(model: CostModel, pipeline: Pipeline, plan: Plan, vector: Vector)
         found = []
         for name in names:
             work = model.work_of(graph.stage(name), tasks[name].precision)
+            cost = model.at(graph.stage(name), engine.id, tasks[name].precision, state.units)
+            assert cost is not None, "a task of the plan"
             units = min(portions[name][1] * engine.division.group, state.units)
-            found.append(neighbour_of(work, name, engine, state, units, model.dram))
+            alone = on_share(cost, work, engine, state, portions[name][1], model.dram)
+            found.append(neighbour_of(alone, work, engine, state, units, model.dram))
         sides.append(found)
     return {**dict.fromkeys(vector.urgent, sides[1]), **dict.fromkeys(vector.others, sides[0])}
 

@@ -15,8 +15,10 @@ from socsched.cost import shares, waves
 from socsched.cost.cost import Cost
 from socsched.cost.roofline import estimate
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.descriptor.platform import Figure, Link
+from socsched.descriptor.host_gpus import engines
+from socsched.descriptor.platform import EngineMode, Figure, Link
 from socsched.models.work import stage_work
+from tests.descriptor.test_host_gpus import BIG
 
 MEASURED = Path(__file__).parents[1] / "data" / "shares_h100.json"
 LATENCY_NS = 5000.0
@@ -78,8 +80,9 @@ def test_a_neighbour_costs_no_less_the_more_it_wants_and_nothing_where_it_wants_
         waves.Units(132, 1e11, 4e12),
         [waves.Kernel(time, 1e3, blocks, 0, cached=size) for time, blocks, size in rows],
     )
+    alone = sum(on.time_ns(one, units) for one in kernels)
     costs = [
-        total(on.beside(kernels, units, waves.Neighbour(part * wanted, 132 - units, 5e7, far)))
+        total(on.beside(kernels, units, waves.Neighbour(part * wanted, 132 - units, 5e7, far), alone))
         for part in (0, 0.3, 0.6, 1)
     ]
     assert costs[0] == 0
@@ -88,7 +91,7 @@ def test_a_neighbour_costs_no_less_the_more_it_wants_and_nothing_where_it_wants_
     queue = max(wanted / 4e12 + moved / 8e6 / len(kernels), 1.0)  # a job takes 2 us a kernel at least
     assert costs[-1] <= moved * 132 / (4e12 * units) * 1e9 + 1e3 * len(kernels) * far * queue
     queued = waves.Neighbour(0.0, 132 - units, 5e7, far, 700.0)
-    assert on.beside(kernels, units, queued).launches == pytest.approx(700.0 * len(kernels))
+    assert on.beside(kernels, units, queued, alone).launches == pytest.approx(700.0 * len(kernels))
 
 
 def test_blocks_that_keep_a_unit_busy_are_those_of_enough_warps_or_all_it_holds() -> None:
@@ -117,12 +120,33 @@ def test_a_card_with_memory_of_its_own_pays_for_fewer_units_and_for_neighbours_t
     work = [
         stage_work(stage, "fp16") for stage in get_pipeline("pointpillars").stages if stage.name in ("backbone", "head")
     ]
-    made = estimate(work[0], card, state, 16, 2e11)
-    cost = Cost("backbone", "gpu", "MAXN", "fp16", 16, made.time_ns, 0, 0, made.segments, "derived", "", 0.1)
-    neighbour = shares.neighbour_of(work[1], "head", card, state, 8, 2e11)
+    cost, other = (
+        Cost(one.stage, "gpu", "MAXN", "fp16", 16, made.time_ns, 0, 0, made.segments, "derived", "", 0.1)
+        for one in work
+        for made in (estimate(one, card, state, 16, 2e11),)
+    )
+    neighbour = shares.neighbour_of(other, work[1], card, state, 8, 2e11)
     alone, beside = (shares.on_share(cost, work[0], card, state, 2, 2e11, some) for some in ((), (neighbour,)))
     assert alone.time_ns > 1.5 * cost.time_ns
     assert alone.shared is not None and alone.shared.share_ns == alone.time_ns - cost.time_ns
     parts = beside.shared
     assert parts is not None and parts.by == "head" and min(parts.memory_ns, parts.cache_ns, parts.launches_ns) > 0
     assert beside.time_ns == alone.time_ns + parts.memory_ns + parts.cache_ns + parts.launches_ns
+
+
+@pytest.mark.parametrize("units", [8, 16, 32, 48, 64, 96, 120])
+def test_a_card_on_shares_takes_as_much_longer_as_measured(units: int) -> None:
+    """From its roofline alone, launches and all, where the test above has the kernels' own times."""
+    (card,) = engines([BIG])
+    state = EngineMode(132, round(card.clock_hz.value), card.dynamic_mw)
+    times = json.loads(MEASURED.read_text())["ms"]["pointpillars"]["1"]
+    whole = part = 0
+    for stage in get_pipeline("pointpillars").stages:
+        if stage.name not in ("backbone", "head"):
+            continue
+        work = stage_work(stage, "fp16")
+        made = estimate(work, card, state, 132, 2e11)
+        cost = Cost(stage.name, "gpu", "m", "fp16", 132, made.time_ns, 0, 0, made.segments, "derived", "", 0.1)
+        whole += cost.time_ns
+        part += shares.on_share(cost, work, card, state, units // 8, 2e11).time_ns
+    assert part / whole == pytest.approx(times[str(units)][0] / times["132"][0], rel=0.3)

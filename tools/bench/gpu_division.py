@@ -444,7 +444,7 @@ def slower(found, chosen, own, rival, units, whole, alone_us):
 
     made, (port, memory, cache, far) = described(found, *chosen), own
     wanted, sms, launch = rival
-    cost = Units(whole, port, memory).beside(made, units, Neighbour(wanted, sms, cache, far, launch))
+    cost = Units(whole, port, memory).beside(made, units, Neighbour(wanted, sms, cache, far, launch), alone_us * 1e3)
     return 1.0 + (cost.memory + cost.cache + cost.launches) / (alone_us * 1e3)
 
 

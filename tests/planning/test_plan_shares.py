@@ -82,6 +82,6 @@ def test_why_names_what_a_share_costs_and_what_is_shared(shared: Plan) -> None:
     for kind in kinds:
         assert parts.get((task.name, kind), 0) == getattr(task.shared, f"{kind}_ns")
     assert min(task.shared.share_ns, task.shared.cache_ns, task.shared.launches_ns) > 0 == task.shared.memory_ns
-    assert {part.by for part in found.parts if part.kind == "launches"} == {task.shared.by}
+    assert {part.by for part in found.parts if (part.task, part.kind) == (task.name, "launches")} == {task.shared.by}
     assert task.shared.by in (shared.solver.notes or {})[task.name]
     assert sum(part.ns for part in found.parts) == found.response_ns

@@ -10,10 +10,7 @@ from socsched.api.options import Real, Whole, option
 from socsched.cli.options import output_folder, pipeline, platform
 from socsched.cli.output import Output, ready_to_write
 from socsched.cli.verbs import Request, verb
-from socsched.planning.clock import LEAST
-
-CELL = 6144
-"""Default budget of the search of one cell."""
+from socsched.planning.clock import EVALUATIONS, LEAST
 
 
 class BookRequest(Request):
@@ -41,7 +38,7 @@ class BookRequest(Request):
         help="Time in which the board changes clocks and workers change plans.",
     )  # fmt: skip
     evaluations: int = option(
-        "--evaluations", kind=Whole(LEAST), default=CELL, shown=True,
+        "--evaluations", kind=Whole(LEAST), default=EVALUATIONS, shown=True,
         help="Budget of the search of one cell, in mappings analysed.",
     )  # fmt: skip
     time_limit: float | None = option(

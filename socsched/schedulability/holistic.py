@@ -139,7 +139,7 @@ def _rough(
         task, at = tasks[name], activation(tasks[name], tasks, finish)
         rivals = [t for t in groups[name] if t.lanes & task.lanes and t.priority < task.priority]
         jitter = {t.name: activation(t, tasks, finish).jitter for t in rivals}
-        terms = response_times.with_own(task, response_times.classic(rivals, jitter)(task.period), ("", 0), 0)
+        terms = response_times.with_own(task, response_times.Classic(rivals, jitter)(task.period), ("", 0), 0)
         result[name] = Response(at.jitter + sum(value for _, value in terms), False, (*at.terms, *terms), at.via)
     return result
 
@@ -205,7 +205,7 @@ def _terms(
         return response_times.with_own(task, inside(answer.window), blocking, answer.frame)
     above = [t for t in others if t.priority < task.priority]
     if answer.way == native_responses.CLASSIC:
-        terms = response_times.classic(above, jitter)(answer.window)
+        terms = response_times.Classic(above, jitter)(answer.window)
     else:
         terms = response_times.before_start(above, jitter, answer.window)
     return response_times.with_own(task, terms, _blocking(task, others), answer.frame)
@@ -240,7 +240,7 @@ def _by_busy_period(
     blocking = _blocking(task, others)
     if task.preemption == "none":
         return response_times.until_start(task, higher, jitter, blocking, limit, task.wcet)
-    return response_times.preemptive(task, response_times.classic(higher, jitter), blocking, jitter[task.name], limit)
+    return response_times.preemptive(task, response_times.Classic(higher, jitter), blocking, jitter[task.name], limit)
 
 
 def _blocking(task: RtTask, others: Sequence[RtTask]) -> tuple[str, int]:

@@ -10,22 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from socsched.schedulability.tasks import RtTask, Terms, ceil_div
 
 Interference = Callable[[int], Terms]
 """Window length (ns) -> the most other tasks execute in it, by task."""
+_MANY = 32
+"""Tasks from which on their interference is summed as an array."""
 
 
-def classic(higher: Sequence[RtTask], jitter: Mapping[str, int]) -> Interference:
-    """Return the interference of higher-priority tasks on the same lanes; each arrival costs one context switch."""
+class Classic:
+    """The interference of higher-priority tasks on the same lanes; each arrival costs one context switch."""
 
-    def terms(window: int) -> Terms:
-        return tuple(
-            (f"interference by {t.name}", ceil_div(window + jitter[t.name], t.period) * (t.wcet + t.switch))
-            for t in higher
-        )
+    def __init__(self, higher: Sequence[RtTask], jitter: Mapping[str, int]) -> None:
+        self._rows = [(t.name, jitter[t.name], t.period, t.wcet + t.switch) for t in higher]
+        self._arrays = np.array([row[1:] for row in self._rows]).T if len(higher) >= _MANY else None
+        self._most = 0.0  # window (ns) up to which sums are sure to fit 64 bits
+        if self._arrays is not None and self._arrays.dtype == np.int64:
+            late, period, cost = self._arrays.astype(np.float64)
+            self._most = (2.0**61 - cost.sum()) / max((cost / period).sum(), 1.0) - late.max()
 
-    return terms
+    def __call__(self, window: int) -> Terms:
+        """Return the interference in a window (ns) by task."""
+        rows = self._rows
+        return tuple((f"interference by {n}", ceil_div(window + late, period) * cost) for n, late, period, cost in rows)
+
+    def total(self, window: int) -> int:
+        """Return the interference (ns) in a window (ns)."""
+        if self._arrays is not None and window < self._most:
+            late, period, cost = self._arrays
+            return int((-(-(window + late) // period) * cost).sum())
+        return sum(ceil_div(window + late, period) * cost for _, late, period, cost in self._rows)
 
 
 def gang(
@@ -74,10 +90,13 @@ def _window(
 ) -> tuple[int, Terms]:
     window = max(start, blocking + (frame + 1) * task.wcet)
     while True:
-        terms = interference(window)
-        longer = blocking + (frame + 1) * task.wcet + sum(value for _, value in terms)
+        if isinstance(interference, Classic):
+            found = interference.total(window)
+        else:
+            found = sum(value for _, value in interference(window))
+        longer = blocking + (frame + 1) * task.wcet + found
         if longer <= window or longer > limit:
-            return longer, terms
+            return longer, interference(window)
         window = longer
 
 

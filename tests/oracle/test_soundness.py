@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.schedulability import response_times
 from socsched.schedulability.chains import Sources
 from socsched.schedulability.published.choose import analyse
+from socsched.schedulability.tasks import RtTask
 from tools.verify import plan_runs, soundness
 from tools.verify import reference_simulator as simulator
 from tools.verify.random_plans import Case, make_plan
@@ -91,8 +93,12 @@ def test_suspension_as_jitter_of_its_length_is_refuted_and_jitter_of_r_minus_c_h
 @pytest.mark.slow
 def test_the_search_sees_an_unsound_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Suspension of higher priorities left out: the search has to notice."""
-    honest = response_times.classic
-    monkeypatch.setattr(response_times, "classic", lambda higher, late: honest(higher, dict.fromkeys(late, 0)))
+
+    class Early(response_times.Classic):
+        def __init__(self, higher: Sequence[RtTask], late: Mapping[str, int]) -> None:
+            super().__init__(higher, dict.fromkeys(late, 0))
+
+    monkeypatch.setattr(response_times, "Classic", Early)
     found: list[str] = []
     for seed in range(60):
         found += soundness.check(FAMILIES["self-suspension"](Random(seed)), 8, seed).violations

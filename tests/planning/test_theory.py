@@ -180,7 +180,7 @@ def test_no_schedule_exceeds_the_response_bound(
 
 def test_jitter_and_blocking_enter_as_the_equations_say() -> None:
     high, low = task("high", 2, 10, 10, 0), task("low", 3, 20, 20, 1)
-    inside = response_times.classic([high], {"high": 6 * SCALE})
+    inside = response_times.Classic([high], {"high": 6 * SCALE})
     value, bounded, terms = response_times.preemptive(low, inside, ("lump", SCALE), 0, 10**6)
     # w = 1 + 3 + ceil((w + 6) / 10) 2: 8 with two jobs of the jittery task
     assert bounded and value == 8 * SCALE and sum(v for _, v in terms) == value

@@ -39,7 +39,7 @@ def busy_window(problem: Problem, whole: bool) -> Iterator[Row]:
     known = {task.name: rt_task(task) for task in problem.tasks}
     for task, higher, lower in problem.by_rank():
         jitter = {other.name: other.jitter_ns for other in (*higher, task)}
-        inside = response_times.classic([known[other.name] for other in higher], jitter)
+        inside = response_times.Classic([known[other.name] for other in higher], jitter)
         blocked = _blocking(task, lower)
         if whole and endless(task, higher, blocked[1]):
             yield task, None, ()

@@ -10,6 +10,9 @@ from socsched.schedulability.published.model import PLAIN, Answer, Problem, Scop
 from socsched.schedulability.published.parallel_graphs import length
 from socsched.schedulability.tasks import Terms
 
+_CLOSE = 1e-6
+"""Distance of utilisations from a bound within which numbers are compared exactly."""
+
 
 @published(
     "utilisation",
@@ -63,8 +66,9 @@ def liu_layland(problem: Problem) -> Answer:
     count, total = len(problem.tasks), problem.utilisation
     limit = count * (2 ** (1 / count) - 1)
     terms = (("utilisation, ppm", percent(total)), ("bound, ppm", int(limit * 1_000_000)))
-    # U <= n (2^(1/n) - 1), compared exactly
-    if (1 + total / count) ** count <= 2:
+    # U <= n (2^(1/n) - 1), compared exactly where it is close
+    near = abs(float(total) - limit) < _CLOSE
+    if (1 + total / count) ** count <= 2 if near else total < limit:
         return deadlines_met(problem, terms, f"utilisation {float(total):.4f} is at most {limit:.4f}")
     return Answer(None, terms=terms, note=f"utilisation {float(total):.4f} is over {limit:.4f}")
 

@@ -61,7 +61,7 @@ def suspension_jitter(problem: Problem) -> Answer:
         # Never S_j alone: a job may begin late by all that delays it, not by its suspension only (refuted in Chen et
         # al., RTS 55(1) 2019).
         late = {other.name: known[other.name] - other.wcet_ns for other in higher}
-        inside = response_times.classic([rt_task(other) for other in higher], late)
+        inside = response_times.Classic([rt_task(other) for other in higher], late)
         waiting = ("its own suspension", task.suspension_ns)
         limit = max(task.period_ns - task.jitter_ns, 0)
         value, bounded, terms = response_times.preemptive(rt_task(task), inside, waiting, task.jitter_ns, limit)

@@ -118,18 +118,21 @@ def sums(length: int, count: int) -> Any:
 
 
 def layer_norm(rows: int, length: int, epsilon: float, given: int, ordered: bool) -> Any:
-    """Return layer_norm(X[given, length], G[length], B[length], (R[rows],) O[rows, length]).
+    """Return layer_norm(X[given, length], G[length], B[length], R[rows], O[rows, length]).
 
-    R: the row of X that each row of O stands for, where they are not in order.
+    R: the row of X that each row of O stands for; one number that nobody reads where they are in order.
     """
-    if ordered:
-        return _ordered_norm(rows, length, epsilon, given)
+    order = rows if ordered else 1
+
+    def at(R: Any, i: Any) -> Any:
+        return R[i] if ordered else i
 
     @T.prim_func(s_tir=True, private=True)
     def normalised(
-        X: T.Buffer((rows, length), "float16"),
+        X: T.Buffer((given, length), "float16"),
         G: T.Buffer((length,), "float32"),
         B: T.Buffer((length,), "float32"),
+        R: T.Buffer((order,), "int32"),
         O: T.Buffer((rows, length), "float16"),
     ):
         T.func_attr(_ATTRIBUTES)
@@ -140,21 +143,21 @@ def layer_norm(rows: int, length: int, epsilon: float, given: int, ordered: bool
                 i, k = T.axis.remap("SR", [x, y])
                 with T.init():
                     S[i] = T.float32(0)
-                S[i] = S[i] + T.Cast("float32", X[i, k])
+                S[i] = S[i] + T.Cast("float32", X[at(R, i), k])
         for x, y in T.grid(rows, length):
             with T.sblock("squares"):
                 i, k = T.axis.remap("SR", [x, y])
                 with T.init():
                     V[i] = T.float32(0)
-                V[i] = V[i] + (T.Cast("float32", X[i, k]) - S[i] * T.float32(1 / length)) * (
-                    T.Cast("float32", X[i, k]) - S[i] * T.float32(1 / length)
+                V[i] = V[i] + (T.Cast("float32", X[at(R, i), k]) - S[i] * T.float32(1 / length)) * (
+                    T.Cast("float32", X[at(R, i), k]) - S[i] * T.float32(1 / length)
                 )
         for x, y in T.grid(rows, length):
             with T.sblock("normal"):
                 i, k = T.axis.remap("SS", [x, y])
                 O[i, k] = T.Cast(
                     "float16",
-                    (T.Cast("float32", X[i, k]) - S[i] * T.float32(1 / length))
+                    (T.Cast("float32", X[at(R, i), k]) - S[i] * T.float32(1 / length))
                     * T.rsqrt(V[i] * T.float32(1 / length) + T.float32(epsilon))
                     * G[k]
                     + B[k],
@@ -236,46 +239,6 @@ def product(shape: Product, tile: Tile) -> Any:
                 O[s * m_all + m, n] = T.Cast("float16", C[s, m, n])
 
     return products
-
-
-def _ordered_norm(rows: int, length: int, epsilon: float, given: int) -> Any:
-    @T.prim_func(s_tir=True, private=True)
-    def normalised(
-        X: T.Buffer((given, length), "float16"),
-        G: T.Buffer((length,), "float32"),
-        B: T.Buffer((length,), "float32"),
-        R: T.Buffer((rows,), "int32"),
-        O: T.Buffer((rows, length), "float16"),
-    ):
-        T.func_attr(_ATTRIBUTES)
-        S = T.sblock_alloc_buffer((rows,), "float32")
-        V = T.sblock_alloc_buffer((rows,), "float32")
-        for x, y in T.grid(rows, length):
-            with T.sblock("sum"):
-                i, k = T.axis.remap("SR", [x, y])
-                with T.init():
-                    S[i] = T.float32(0)
-                S[i] = S[i] + T.Cast("float32", X[R[i], k])
-        for x, y in T.grid(rows, length):
-            with T.sblock("squares"):
-                i, k = T.axis.remap("SR", [x, y])
-                with T.init():
-                    V[i] = T.float32(0)
-                V[i] = V[i] + (T.Cast("float32", X[R[i], k]) - S[i] * T.float32(1 / length)) * (
-                    T.Cast("float32", X[R[i], k]) - S[i] * T.float32(1 / length)
-                )
-        for x, y in T.grid(rows, length):
-            with T.sblock("normal"):
-                i, k = T.axis.remap("SS", [x, y])
-                O[i, k] = T.Cast(
-                    "float16",
-                    (T.Cast("float32", X[R[i], k]) - S[i] * T.float32(1 / length))
-                    * T.rsqrt(V[i] * T.float32(1 / length) + T.float32(epsilon))
-                    * G[k]
-                    + B[k],
-                )
-
-    return normalised
 
 
 def _padded(count: int, k_all: int, rows: int, length: int) -> Any:

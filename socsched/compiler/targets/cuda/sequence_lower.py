@@ -91,12 +91,11 @@ def _layer_norm(own: Any, group: Group) -> None:
 
     def later(order: Any) -> Any:
         source = own.viewed(own.plain_of(group.inputs[0]), (rows, length))
-        operands = [source, relax.const(scale, "float32"), relax.const(shift, "float32")]
-        count = rows
-        if order is not None and bool((order != np.arange(rows)).any() if len(order) == rows else True):
-            operands.append(relax.const(order, "int32"))
-            count = len(order)
-        args = (count, length, epsilon, rows, len(operands) > 3)
+        moved = order is not None and (len(order) != rows or bool((order != np.arange(rows)).any()))
+        places = order if moved else np.zeros(1, np.int32)
+        operands = [source, *(relax.const(one, "float32") for one in (scale, shift)), relax.const(places, "int32")]
+        count = len(places) if moved else rows
+        args = (count, length, epsilon, rows, moved)
         return _by_rows(own, sequence_kernels.layer_norm, args, operands, (count, length))
 
     own.deferred[group.output] = later

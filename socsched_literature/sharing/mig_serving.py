@@ -6,20 +6,19 @@ service is the fraction of the required rate it provides.  The fast algorithm (s
 the best score, sum (1 - c) u over services with c the completed fraction, until everything is completed.  The slow one
 (section 5.3, a genetic algorithm with tree search) is left out: it improved on the fast one in few drawn workloads.
 
-Details follow the abstract and reimplementations, as the full text was not available.  Options for open points:
-utilities beyond the remaining need of a service do not count (`clip`); at most `mix` different services per GPU, one
-more once hardly anything is missing (`last_mile`), since large configuration sets would otherwise be too expensive to
-search.
+Details follow the abstract and reimplementations, as the full text was not available.  Ours are: utilities beyond the
+remaining need of a service do not count; at most `MIX` different services per GPU, one more once hardly anything is
+missing, since large configuration sets would otherwise be too expensive to search.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import combinations, combinations_with_replacement, product
-from math import ceil, floor
+from itertools import chain, combinations, combinations_with_replacement, product
+from math import floor
 
 import numpy as np
 import numpy.typing as npt
@@ -152,14 +151,10 @@ Config = tuple[tuple[str, str], ...]
 """Instances of a GPU as (profile, service), sorted; unneeded instances are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """`mix` services per GPU, one more once less than `last_mile` of a GPU's worth is missing; `clip` utilities."""
-
-    mix: int = 3
-    last_mile: float = 0.5
-    clip: bool = True
-    slack: float = 1.1
+MIX, LAST_MILE = 3, 0.5
+"""Services per GPU; one more once less than this part of a GPU's worth is missing."""
+SLACK = 1.1
+"""Factor of all latencies."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +163,6 @@ class Problem:
 
     gpu: str
     demands: tuple[Demand, ...]
-    options: Options = field(default_factory=Options)
     throughput: Mapping[tuple[str, str], float] = field(default_factory=dict, repr=False)
     batch: Mapping[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
@@ -198,17 +192,17 @@ def share_of(gpu: str, profile: str) -> int:
     return floor(100 * cut.profile(profile).compute / cut.compute)
 
 
-def problem(gpu: str, demands: Sequence[Demand], options: Options = Options()) -> Problem:
+def problem(gpu: str, demands: Sequence[Demand]) -> Problem:
     """Return the problem; UsageError if a service is in time on no instance at all."""
     throughput: dict[tuple[str, str], float] = {}
     batch: dict[tuple[str, str], int] = {}
     for one in demands:
         for profile in geometry(gpu).profiles:
             key = (profile.name, one.profile.name)
-            batch[key], throughput[key] = one.profile.saturated(share_of(gpu, profile.name), options.slack)
+            batch[key], throughput[key] = one.profile.saturated(share_of(gpu, profile.name), SLACK)
         if not any(throughput[profile.name, one.profile.name] for profile in geometry(gpu).profiles):
             raise UsageError(f"{one.profile.name} meets its objective on no part of a {gpu}")
-    return Problem(gpu, tuple(demands), options, throughput, batch)
+    return Problem(gpu, tuple(demands), throughput, batch)
 
 
 def configurations(given: Problem, mix: int) -> list[Config]:
@@ -233,61 +227,37 @@ def _assigned(given: Problem, profile: str, number: int, services: tuple[str, ..
     return [tuple((profile, one) for one in chosen) for chosen in combinations_with_replacement(able, number)]
 
 
-def score(utility: Sequence[float], completed: Sequence[float], clip: bool) -> float:
-    """Return the score of a configuration: sum (1 - c) u, with `clip` counting no u beyond the missing fraction."""
-    total = 0.0
-    for u, c in zip(utility, completed, strict=True):
-        missing = max(0.0, 1.0 - c)
-        total += missing * (min(u, missing) if clip else u)
-    return total
-
-
 def is_complete(completed: Sequence[float]) -> bool:
     """Return whether every service has its full rate."""
     return all(c >= 1 - 1e-9 for c in completed)
 
 
-class Choices:
-    """The configurations of a problem with their utilities, ranked by the remaining need."""
-
-    def __init__(self, given: Problem) -> None:
-        self.given = given
-        services = len(given.services)
-        self._usual = _Table(given, configurations(given, min(given.options.mix, services)))
-        self._last = _Table(given, configurations(given, min(given.options.mix + 1, services)))
-        self._whole = float(self._usual.utilities.sum(axis=1).max())
-
-    def best(self, completed: Sequence[float]) -> tuple[Config, tuple[float, ...]]:
-        """Return the best configuration and its utilities, fewest instances first among equals."""
-        missing = np.maximum(0.0, 1.0 - np.asarray(completed))
-        near = missing.sum() < self.given.options.last_mile * self._whole
-        return (self._last if near else self._usual).best(missing, self.given.options.clip)
-
-
 class _Table:
     """Configurations, fewest instances first, each with a row of utilities."""
 
-    def __init__(self, given: Problem, configs: Sequence[Config]) -> None:
-        self.configs = sorted(configs, key=lambda config: (len(config), config))
+    def __init__(self, given: Problem, mix: int) -> None:
+        self.configs = sorted(configurations(given, mix), key=lambda config: (len(config), config))
         self.rows = [given.utility(config) for config in self.configs]
         self.utilities = np.array(self.rows)
 
-    def best(self, missing: npt.NDArray[np.float64], clip: bool) -> tuple[Config, tuple[float, ...]]:
-        """Return the best by `score`, rounded so that ties are identical on every machine."""
-        useful = np.minimum(self.utilities, missing) if clip else self.utilities
+    def best(self, missing: npt.NDArray[np.float64]) -> tuple[Config, tuple[float, ...]]:
+        """Return the configuration of the best score, rounded so that ties are identical on every machine."""
         # Scale by the largest missing fraction: otherwise rounding would hide the last small remainder.
         most = missing.max()
-        best = int(np.argmax(np.round((useful / (most if clip else 1.0)) @ (missing / most), 10)))
+        best = int(np.argmax(np.round((np.minimum(self.utilities, missing) / most) @ (missing / most), 10)))
         return self.configs[best], self.rows[best]
 
 
 def greedy(given: Problem, completed: Sequence[float] | None = None) -> list[Config]:
     """Return GPU configurations by the fast algorithm, in addition to the fractions already `completed`."""
-    choices = Choices(given)
-    have = list(completed or [0.0] * len(given.demands))
+    services = len(given.services)
+    usual, last = (_Table(given, min(mix, services)) for mix in (MIX, MIX + 1))
+    whole = float(usual.utilities.sum(axis=1).max())
+    have = list(completed or [0.0] * services)
     chosen: list[Config] = []
     while not is_complete(have):
-        config, utility = choices.best(have)
+        missing = np.maximum(0.0, 1.0 - np.asarray(have))
+        config, utility = (last if missing.sum() < LAST_MILE * whole else usual).best(missing)
         chosen.append(config)
         have = [a + b for a, b in zip(have, utility, strict=True)]
     return trim(given, chosen)
@@ -306,46 +276,12 @@ def trim(given: Problem, configs: Sequence[Config]) -> list[Config]:
     return [tuple(config) for config in kept if config]
 
 
-def lower_bound(given: Problem) -> int:
-    """Return a lower bound on the number of GPUs: every service on its most efficient instance, without waste."""
-    cut = geometry(given.gpu)
-    needed = 0.0
-    for one in given.demands:
-        best = max(given.throughput[profile.name, one.profile.name] / profile.compute for profile in cut.profiles)
-        needed += one.rate / best / cut.compute
-    return ceil(needed - 1e-9)
-
-
-def static(given: Problem, partition: tuple[str, ...]) -> list[Config]:
-    """Return GPUs all cut as `partition`, each instance for the service most in need; UsageError if never enough.
-
-    With a single instance, the whole GPU, this is the static allocation of whole GPUs that MIG-Serving is compared
-    with.
-    """
-    have = Counter[str]()
-    rates = {one.profile.name: one.rate for one in given.demands}
-    for name in rates:
-        if not any(given.throughput[profile, name] for profile in partition):
-            raise UsageError(f"{name} meets its objective on no instance of {partition}")
-    chosen: list[Config] = []
-    while any(have[name] < rate * (1 - 1e-9) for name, rate in rates.items()):
-        config: list[tuple[str, str]] = []
-        for profile in partition:
-            able = [name for name in rates if given.throughput[profile, name] > 0 and have[name] < rates[name]]
-            if able:
-                name = max(able, key=lambda name: (1 - have[name] / rates[name], name))
-                have[name] += given.throughput[profile, name]  # type: ignore[assignment]
-                config.append((profile, name))
-        chosen.append(tuple(sorted(config)))
-    return chosen
-
-
 def deployment(given: Problem, configs: Sequence[Config]) -> Deployment:
     """Return the parts to serve from; the rate of a service is divided among its instances by throughput."""
     profiles = {one.profile.name: one.profile for one in given.demands}
     rates = {one.profile.name: one.rate for one in given.demands}
     whole = Counter[str]()
-    for profile, service in _pairs(configs):
+    for profile, service in chain.from_iterable(configs):
         whole[service] += given.throughput[profile, service]  # type: ignore[assignment]
     parts = []
     for device, config in enumerate(configs):
@@ -354,8 +290,3 @@ def deployment(given: Problem, configs: Sequence[Config]) -> Deployment:
             served = Served(profiles[pair[1]], given.batch[pair], rate)
             parts.append(Part(device, share_of(given.gpu, pair[0]), (served,)))
     return Deployment(tuple(parts))
-
-
-def _pairs(configs: Sequence[Config]) -> Iterator[tuple[str, str]]:
-    for config in configs:
-        yield from config

@@ -24,7 +24,6 @@ from socsched.reporting.terminal import table
 from socsched.units import format_duration
 from socsched_literature.sharing import gpulet, mig_serving, nexus
 from socsched_literature.sharing.deployment import Arrivals, Demand, Deployment, Outcome, Part, mechanism, requests
-from socsched_literature.sharing.mig_serving import geometry
 from socsched_literature.sharing.profile import (
     Interference,
     NoInterference,
@@ -236,7 +235,6 @@ def _mig(demands: Sequence[Demand], source: Source, setting: Setting) -> Deploym
     """Return the first accelerators of a deployment that would serve all demand; the rest of it is unserved."""
     if not setting.mig:
         raise UsageError("no MIG geometry", hint="name one with --mig, such as a100-40gb")
-    geometry(setting.mig)
     problem = mig_serving.problem(setting.mig, demands)
     configs = sorted(mig_serving.greedy(problem), key=len, reverse=True)
     deployment = mig_serving.deployment(problem, configs)

@@ -39,6 +39,7 @@ ALLOWED = {
     "socsched/reporting/markup.py": "files of the package",
     "socsched/reporting/pictures.py": "pictures drawn just before",
     "socsched/cost/nearness.py": "files of the package",
+    "socsched/models/work.py": "parameters that it has written itself",
     "socsched/descriptor/platform_file.py": "files of the package",
     "socsched/sim/build.py": "sources of the package",
     "socsched/executor/application.py": "the program built just before",

@@ -30,7 +30,7 @@ help:
 	@echo
 	@echo "needed: python3 (3.10 or newer), python3-venv, build-essential"
 	@echo "optional: OR-Tools, ONNX, ONNX Runtime, Parquet, Ray, MCAP, rosbags, ROS 2, pygls, PyTorch, aarch64 compiler, Zig,"
-	@echo "  aarch64 emulator, llvm-mca, nvcc, GPU, TensorRT, OpenCL, Hexagon,"
+	@echo "  aarch64 emulator, llvm-mca, nvcc, GPU, TensorRT, OpenCL,"
 	@echo "  HTP compiler, RKNN compiler, real time, power sensors, Chromium (socsched doctor says what is there and"
 	@echo "  how to get the rest)"
 

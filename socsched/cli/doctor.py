@@ -143,7 +143,6 @@ OPTIONAL: dict[str, Tool] = {
             "sudo apt-get install -y pocl-opencl-icd",
             "PoCL runs on the CPU; a GPU driver has its own runtime; building kernels needs neither",
         ),
-        Tool("Hexagon", "objects for Hexagon DSPs", "install the pinned TVM wheel"),
         Tool(
             "HTP compiler",
             "compile and simulate --vendor-sim for Qualcomm's NPUs",
@@ -290,7 +289,7 @@ def _codegen() -> Check:
     except Exception as error:  # any error that prevents TVM from loading
         return Check("TVM targets", "broken", f"TVM does not load: {error}", purpose, "see tvm above", True)
     own = LLVM.get(system.machine(), system.machine())
-    known = [name for name in ("x86_64", "aarch64", "hexagon") if name in processors]
+    known = [name for name in ("x86_64", "aarch64") if name in processors]
     listed = ", ".join([*known, *devices]) or "none"
     good = own in processors
     remedy = "" if good else "install the pinned TVM wheel: see tvm above"
@@ -442,22 +441,6 @@ def _opencl() -> Check:
         return tool.missing(str(error))
 
 
-def _hexagon() -> Check:
-    """Return whether objects for Hexagon can be built here; nothing can run them."""
-    tool = OPTIONAL["Hexagon"]
-    try:
-        from socsched.compiler.environment import tvm
-
-        supported = "hexagon" in tvm.target.codegen.llvm_get_targets()
-    except Exception as error:  # a faulty compiler is reported by the row above
-        return tool.missing(f"TVM does not load: {error}")
-    return (
-        tool.ok("in TVM's LLVM; code is built, not run: running needs the vendor's SDK")
-        if supported
-        else tool.missing("not in TVM's LLVM")
-    )
-
-
 def _htp_compiler() -> Check:
     """Return whether Qualcomm's HTP compiler is installed; it is not started."""
     return _vendor(OPTIONAL["HTP compiler"], "qualcomm")
@@ -486,7 +469,6 @@ _OWN: dict[str, Callable[[], Check]] = {
     "GPU": _gpu,
     "TensorRT": _tensorrt,
     "OpenCL": _opencl,
-    "Hexagon": _hexagon,
     "HTP compiler": _htp_compiler,
     "RKNN compiler": _rknn_compiler,
     "real time": _realtime,

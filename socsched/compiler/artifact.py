@@ -25,7 +25,7 @@ class Artifact:
     `folder` holds `files` (the first is the one to load or link).  `key` is the sha256 over network, weights, target,
     versions and rule sources.  `inputs`/`outputs` describe the tensors at the stage border (physical layout in
     `TensorType.layout`, -1 where a size varies); `input_names`/`output_names` are the model's ports.  `target` is the
-    kind (llvm, cuda, opencl, hexagon, simulated), `triple` the code's target triple, `loadable` whether this machine
+    kind (llvm, cuda, opencl, simulated), `triple` the code's target triple, `loadable` whether this machine
     can run it; `weights` is "seed 0" or the sha256 of the arrays; `notes` lists what is missing or modelled.  `part` is
     empty for the whole network (otherwise in the notation of `graph.partition.Part`); `share` is the number of engine
     units it is built for, 0 for all.  `code_inputs`/`code_outputs` give the code's own tensor layouts where these

@@ -7,7 +7,6 @@ name.  Everything that belongs to one target only lies in its folder of `compile
 {kind: llvm, mtriple: aarch64-linux-gnu, mcpu: cortex-a78ae}  another CPU
 {kind: cuda, arch: sm_87}                                   a GPU
 {kind: opencl}                                              a mobile GPU (Mali, Adreno): sources and a launch plan
-{kind: hexagon, arch: v73}                                  a Hexagon DSP's scalar cores with HVX: object files
 {kind: simulated}                                           an engine without a compiler: its stages are checked
                                                             against its operator rules and compiled for this machine
 """

@@ -67,16 +67,11 @@ _NAMES = {
         syntacore-scr3-rv32 syntacore-scr3-rv64 syntacore-scr4-rv32 syntacore-scr4-rv64 syntacore-scr5-rv32
         syntacore-scr5-rv64 syntacore-scr7 tt-ascalon-d8 veyron-v1 xiangshan-kunminghu xiangshan-nanhu
     """,
-    "hexagon": """
-        generic hexagonv5 hexagonv55 hexagonv60 hexagonv62 hexagonv65 hexagonv66 hexagonv67 hexagonv67t
-        hexagonv68 hexagonv69 hexagonv71 hexagonv71t hexagonv73 hexagonv75 hexagonv79 hexagonv81
-    """,
 }
 PROCESSORS = {name: frozenset(text.split()) for name, text in _NAMES.items()}
 TRIPLE_PATTERN = (
-    r"^((aarch64|arm64|armv[6-8][a-z]*|x86_64|riscv64)(-(unknown|pc|none|apple|linux))?"
-    r"(-(linux|none|macos|darwin))?(-(gnu|gnueabi|gnueabihf|musl|musleabi|musleabihf|android|androideabi|elf))?"
-    r"|hexagon(-unknown)?(-(linux-musl|none-elf))?)$"
+    r"^(aarch64|arm64|armv[6-8][a-z]*|x86_64|riscv64)(-(unknown|pc|none|apple|linux))?"
+    r"(-(linux|none|macos|darwin))?(-(gnu|gnueabi|gnueabihf|musl|musleabi|musleabihf|android|androideabi|elf))?$"
 )
 """Target triples: architectures of `PROCESSORS` on Linux, Android, macOS or without an operating system."""
 
@@ -140,7 +135,7 @@ class TargetFile(_Processor):
     """What an engine's stages are compiled for."""
 
     kind: Annotated[str, AfterValidator(_registered)] = Field(
-        description="compiler back end: llvm, cuda, opencl, hexagon (`socsched plugins targets`); simulated: none, "
+        description="compiler back end: llvm, cuda, opencl (`socsched plugins targets`); simulated: none, "
         "stages are checked against the rules and compiled for the host"
     )
     host: Annotated[bool | ProcessorFile | None, WrapValidator(_host)] = Field(

@@ -38,9 +38,8 @@ def tool(folder: Path, name: str, script: str) -> None:
 
 def test_every_target_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     found = rows(capsys)
-    assert {"aarch64 compiler", "aarch64 emulator", "nvcc", "OpenCL", "Hexagon"} <= set(found)
+    assert {"aarch64 compiler", "aarch64 emulator", "nvcc", "OpenCL"} <= set(found)
     assert all(check["status"] == "ok" or check["remedy"] for check in found.values())
-    assert found["Hexagon"]["status"] == "ok" and "not run" in found["Hexagon"]["found"]
 
 
 def test_every_missing_tool_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +194,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
         "",
     ),
     ("no OR-Tools", OPTIONAL["OR-Tools"].look, lambda f: _absent(f), "missing", "not installed", "pip install"),
-    ("TVM", doctor._codegen, lambda f: _tvm(f, ["x86_64", "aarch64", "hexagon"]), "ok", "hexagon, cuda", ""),
+    ("TVM", doctor._codegen, lambda f: _tvm(f, ["x86_64", "aarch64"]), "ok", "aarch64, cuda", ""),
     ("a foreign TVM", doctor._codegen, lambda f: _tvm(f, ["riscv64"]), "broken", "cuda", "pinned"),
     (
         "a TVM that does not load",

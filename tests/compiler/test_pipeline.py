@@ -17,7 +17,6 @@ from socsched.models.weights import draw_weights
 HOST = {"kind": "llvm", "host": True}
 GPU = {"kind": "cuda", "arch": "sm_87"}
 MALI = {"kind": "opencl", "max_threads_per_block": 256}
-DSP = {"kind": "hexagon", "arch": "v73"}
 INTEGERS = ["choose_scales", "use_integers", "lower_integers", "generate_integers"]
 
 
@@ -35,7 +34,6 @@ def asked(entry: dict[str, object], name: str, precision: str, folder: Path = Pa
         (HOST, "scatter", "int8", ["lower_floats", "generate", "link", "list_launches"]),
         (MALI, "head", "fp16", ["bind_constants", "lower_operators", "schedule", "generate", "write_plan"]),
         (MALI, "pfn", "fp16", ["lower_pillars", "generate", "write_plan"]),
-        (DSP, "head", "int8", [*INTEGERS, "link_objects", "keep_scales", "check"]),
     ],
 )
 def test_the_passes_of_a_target(entry: dict[str, object], name: str, precision: str, expected: list[str]) -> None:

@@ -20,7 +20,6 @@ TRIPLES = {
     "arm": ("armv7l-linux-gnueabihf", "armv6-linux-gnueabi", "armv8a-none-elf"),
     "x86_64": ("x86_64-linux-gnu", "x86_64-unknown-linux-musl"),
     "riscv64": ("riscv64-linux-gnu",),
-    "hexagon": ("hexagon", "hexagon-unknown-linux-musl"),
 }
 
 
@@ -66,7 +65,7 @@ def test_an_unknown_processor_is_refused() -> None:
         ("num-cores: 4", "num-cores: 0", "target.num-cores: expected a number not below 1"),
         ("num-cores: 4", "cores: 4", "target.cores: unknown field"),
         ("arch: sm_87", "arch: sm_87; rm", "target.arch: expected text like"),
-        ("kind: cuda", "kind: metal", "target.kind: expected one of cuda, hexagon, llvm"),
+        ("kind: cuda", "kind: metal", "target.kind: expected one of cuda, llvm"),
     ],
 )
 def test_the_check_of_a_platform_names_the_place(old: str, new: str, field: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.compiler.target import TargetSpec
-from socsched.compiler.targets.llvm.vector import AVX2, AVX512, HVX, NEON, NEON_HALF, SSE, Vector
+from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, NEON_HALF, SSE, Vector
 from socsched.descriptor.processors import PROCESSORS, architecture
 from socsched.errors import CompileError, MachineError
 
@@ -72,8 +72,6 @@ def vector_unit(spec: TargetSpec) -> Vector:
 
     if spec.triple.startswith(("aarch64", "arm64")):
         return NEON
-    if spec.kind == "hexagon":
-        return HVX
     target, has = tvm.target.Target(dict(spec.tvm)), tvm.target.codegen.target_has_features
     if has(["avx512f", "avx512vl"], target):
         return AVX512

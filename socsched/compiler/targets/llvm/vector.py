@@ -41,7 +41,6 @@ NEON = Vector("neon", 4, 32, 8, by_element=True)
 NEON_HALF = Vector("neon-half", 8, 32, 8, by_element=True, dtype="float16")
 """Armv8.2 half-precision arithmetic: twice the lanes; sums are kept in fp32 (`llvm.half`)."""
 SSE = Vector("sse", 4, 16, 8)
-HVX = Vector("hvx", 32, 32, 32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 native="${1:-$here/../native}"
 out="${2:-$here}"
-# -Bsymbolic: the executor, which another compiler made, has functions of the same names.
-${CXX:-g++} -std=c++17 -O2 -shared -fPIC -Wl,-Bsymbolic "-I$native" ${CXXFLAGS:-} -o "$out/libsocsched-tensorrt.so" \
+# -Bsymbolic-functions: the executor, which another compiler made, has functions of the same names; data of the C++ library
+# (identities of facets) stay one, where a compiler links that in.
+${CXX:-g++} -std=c++17 -O2 -shared -fPIC -Wl,-Bsymbolic-functions "-I$native" ${CXXFLAGS:-} -o "$out/libsocsched-tensorrt.so" \
     "$here/tensorrt_adapter.cpp" "$native/cuda_driver.cpp" ${LIBRARIES:--lnvinfer} -ldl

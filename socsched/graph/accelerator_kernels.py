@@ -223,7 +223,8 @@ class _Passes:
             inner = int(attrs["in_channels"])
             return "matmul", out * inner, inner, int(attrs["out_channels"])
         if head.kind == "onnx" and head.options["operator"] == "Conv" and head.weights:  # of one or three dimensions
-            wide, narrow = self.graph.network.params[next(iter(head.weights.values()))][:2]
+            held = (self.graph.network.params[name] for name in head.weights.values())
+            wide, narrow = next((shape[:2] for shape in held if len(shape) > 2), (1, 1))  # weights may be computed
             return "conv", int(head.options["flops"]) // 2, narrow, wide
         if head.kind == "pillar_features":
             inner = int(weight[1]) if weight else 1

@@ -154,12 +154,12 @@ Number = tuple[str | float, bool]
 def gelu(graph: Graph, erf: Group) -> tuple[str, Group, list[Group], list[Number]] | None:
     """Return the input of a GELU, its last operator, the others, and its numbers."""
     inner, moved = _producer(graph, erf.inputs[0]), _reader(graph, erf.output)
-    if inner is None or moved is None or not graph.used_once(inner.output):
+    if inner is None or moved is None or not inner.inputs or not graph.used_once(inner.output):
         return None
     product = _reader(graph, moved.output)
     if moved.kind != "add" or product is None or product.kind != "multiply" or len(product.inputs) != 2:
         return None
-    (source,), other = inner.inputs[:1], next(name for name in product.inputs if name != moved.output)
+    source, other = inner.inputs[0], next((n for n in product.inputs if n != moved.output), "")
     outer = _reader(graph, product.output) if other == source else _producer(graph, other)
     if outer is None or outer.inputs != ((product.output,) if other == source else (source,)):
         return None

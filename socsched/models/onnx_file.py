@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -81,6 +82,7 @@ class OnnxFile:
         self._put_small()
         self._put_scalars()
         _put_padding(graph)
+        _put_in_order(graph)
 
     def error(self, problem: str, hint: str = _HINT) -> InputError:
         """Return the error for a problem with this file."""
@@ -220,7 +222,27 @@ def whole(path: Path, inputs: Mapping[str, TensorType], filled: Mapping[str, Ten
     for item in graph.output:
         if item.name in filled:
             _fill(model, item, filled[item.name])
+    _take_floats(graph)
     return model
+
+
+def _take_floats(graph: Any) -> None:
+    """Give a graph fp32 in place of fp16 at its border: the planner chooses the precision of a stage."""
+    from onnx import TensorProto, helper
+
+    held = {item.name for item in graph.initializer}
+    inputs = [item for item in graph.input if item.name not in held]
+    halves = [item for item in (*inputs, *graph.output) if item.type.tensor_type.elem_type == TensorProto.FLOAT16]
+    inner = {item.name: f"{item.name}/half" for item in halves}
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [inner.get(name, name) for name in names]
+    for item in halves:
+        item.type.tensor_type.elem_type = TensorProto.FLOAT
+        enters = any(item.name == one.name for one in inputs)
+        ends, kind = (item.name, inner[item.name]), TensorProto.FLOAT16 if enters else TensorProto.FLOAT
+        cast = helper.make_node("Cast", [ends[not enters]], [ends[enters]], to=kind)
+        graph.node.insert(0 if enters else len(graph.node), cast)
 
 
 def _complete(path: Path) -> Any:
@@ -284,6 +306,30 @@ def _put_padding(graph: Any) -> None:
         for item in node.attribute:
             if item.name == "auto_pad" and item.s == b"SAME":
                 item.s = b"SAME_UPPER"
+
+
+def _put_in_order(graph: Any) -> None:
+    """Put every node behind those that it reads, as ONNX wants it; converters to fp16 append the first ones."""
+    makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+    needs = {
+        place: {makers[name] for name in _read_by(node) if name in makers} for place, node in enumerate(graph.node)
+    }
+    if all(before < place for place, need in needs.items() for before in need):
+        return
+    with suppress(CycleError):
+        nodes = [graph.node[place] for place in TopologicalSorter(needs).static_order()]
+        copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(copies)
+
+
+def _read_by(node: Any) -> Iterator[str]:
+    """Yield the names that a node reads, and the graphs that it holds."""
+    yield from node.input
+    for graph in subgraphs(node):
+        yield from (item.name for item in graph.output)
+        for one in graph.node:
+            yield from _read_by(one)
 
 
 def first_line(error: Exception) -> str:

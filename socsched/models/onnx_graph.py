@@ -200,7 +200,7 @@ def dequantised(graph: OnnxGraph, node: Node) -> Stored:
     steps = scale.reshape(-1).astype(np.float64)
     axis = int(node.attrs.get("axis", 1)) if scale.size > 1 else -1
     axis = axis + stored.ndim if axis < 0 <= axis + stored.ndim and scale.size > 1 else axis
-    if scale.ndim > 1 or (scale.size > 1 and (axis >= stored.ndim or stored.shape[axis] != scale.size)):
+    if scale.ndim > 1 or (scale.size > 1 and (not 0 <= axis < stored.ndim or stored.shape[axis] != scale.size)):
         raise graph.refused(node, "its scales fit no axis of the weights", "use one scale, or one a channel")
     if zero.size not in (1, scale.size):
         raise graph.refused(node, "it has another number of zero points than of scales", "check it with onnx.checker")

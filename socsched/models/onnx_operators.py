@@ -413,6 +413,8 @@ def _conv(t: Translation, node: Node) -> None:
         weight, node = weight[:, :, None], _as_image(node)
     kernel, stride = list(weight.shape[2:]), _pair(node.attrs.get("strides"))
     dilation, groups = _pair(node.attrs.get("dilations")), int(node.attrs.get("group", 1))
+    if groups < 1 or weight.shape[0] % groups:
+        raise t.invalid(f"{weight.shape[0]} rows of weights for {groups} groups")
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
     more = _pair(node.attrs.get("output_padding"), 0)
     if transposed and "output_shape" in node.attrs:

@@ -107,7 +107,7 @@ def levelled(solution: Solution, workload: Workload, goals: Sequence[str], clock
     for engine, parts in loads.items():
         model.add(sum(parts) <= workload.lanes(engine) * peak)
     model.minimize(_EVENLY * len(options) * peak + sum(terms))
-    chosen = _solved(cp, model, taken, options, clock, _LEVELLING)
+    chosen, _ = _solved(cp, model, taken, options, clock, _LEVELLING)
     if chosen is None:
         return solution
     candidate = judge(workload, chosen)
@@ -124,17 +124,18 @@ def _load(workload: Workload, cost: Cost) -> float:
 
 def _solved(
     cp: Any, model: Any, taken: Mapping[str, Sequence[Any]], options: Options, clock: Clock, seconds: float
-) -> dict[str, Cost] | None:
-    """Return the places that a program chooses within deterministic `seconds`, None if it finds none."""
+) -> tuple[dict[str, Cost] | None, float]:
+    """Return the places that a program chooses, None if it finds none, and the deterministic `seconds` that it took."""
     solver = cp.CpSolver()
     solver.parameters.max_deterministic_time, solver.parameters.num_workers = seconds, 1
     solver.parameters.random_seed = 0
     solver.parameters.max_time_in_seconds = min(max(clock.seconds(), 1e-3), 60.0)
     status = solver.solve(model)
+    took = float(solver.response_proto.deterministic_time)
     if status not in (cp.OPTIMAL, cp.FEASIBLE):
-        return None
+        return None, took
     number = {name: next(n for n, x in enumerate(xs) if solver.value(x)) for name, xs in taken.items()}
-    return {name: options[name][place] for name, place in number.items()}
+    return {name: options[name][place] for name, place in number.items()}, took
 
 
 def clusters_of(workload: Workload) -> list[tuple[str, ...]]:
@@ -358,8 +359,8 @@ class _Placement:
         for _ in range(_SOLVES):
             assert chosen
             self._exclude(chosen)
-            chosen = _solved(self._cp, self._model, self._x, self._options, self._of.clock, _SECONDS)
-            count(round(_SECONDS * PER_SECOND))
+            chosen, took = _solved(self._cp, self._model, self._x, self._options, self._of.clock, _SECONDS)
+            count(round(took * PER_SECOND))
             if chosen is None:
                 return
             yield chosen

@@ -117,8 +117,10 @@ def compile_stage(
         layout = _layout(engine, precision) if target.simulated else ""
         about = {"stage": stage.name, "model": model.name, "key": key, "weights": provenance}
         about |= {"engine": engine.id, "engine_kind": engine.kind}
-        build = (target, about, names, layout)
-        artifact = store(folder, _space(asked), lambda entry: _apart(replace(asked, folder=entry), *build))
+        border = (names, layout)
+        artifact = store(
+            folder, _space(asked), lambda entry: _apart(replace(asked, folder=entry), target, about, *border)
+        )
     # the cache is by content, so one entry serves several stages
     return replace(
         artifact,
@@ -240,12 +242,12 @@ def _compiled(asked: Build, target: Target) -> Compilation:
 
 
 def _apart(asked: Build, target: Target, about: Mapping[str, Any], *border: Any) -> Artifact:
-    """Return `_build` of a child process; CompileError that names the first layer at which a compiler ends it."""
+    """Return `build` of a child process; CompileError that names the first layer at which a compiler ends it."""
     from socsched.compiler import environment  # noqa: F401  (TVM, before the fork: children share it)
 
     data = sum(array.nbytes for array in asked.weights.values())
     try:
-        return apart(lambda: _build(asked, target, about, *border), data)
+        return apart(lambda: build(asked, target, about, *border), data)
     except Ended as error:
         layer = _first_to_end(asked, target, data)
         raise CompileError(
@@ -274,8 +276,14 @@ def _first_to_end(asked: Build, target: Target, data: int) -> str:
     return " or ".join(f"{layer.name} ({layer.op})" for layer in network.layers if layer.name in ended - known)
 
 
-def _build(asked: Build, target: Target, about: Mapping[str, Any], names: Mapping[str, str], layout: str) -> Artifact:
-    """Build a network; `names` are its ports', `layout` the border's where it is not the code's."""
+def build(
+    asked: Build, target: Target, about: Mapping[str, Any], names: Mapping[str, str] | None = None, layout: str = ""
+) -> Artifact:
+    """Build a network, and return it as an artefact; `about`: what an artefact says of its stage.
+
+    `names` are those of ports, by value, `layout` the border's where it is not the code's.
+    """
+    names = names or {}
     built = _compiled(asked, target)
     inputs, outputs = code = (built.inputs, built.outputs)
     if target.simulated:

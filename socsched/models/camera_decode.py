@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from socsched.errors import UsageError
-from socsched.graph.operators import Operator, TensorType
+from socsched.graph.operators import TensorType
 from socsched.models.camera import ANCHORS, CLASSES, HEIGHT, OUTPUTS, WIDTH
 from socsched.models.camera_image import FITS, Target
 from socsched.models.elementary import exponential, sigmoid
 from socsched.models.host import CompiledStages
-from socsched.models.model import Model, Port
+from socsched.models.model import Model, Port, detections, host_function
 from socsched.models.pointpillars.boxes import suppress
 from socsched.models.pointpillars.grid import check_params
 
@@ -171,32 +171,14 @@ def model(params: Mapping[str, Any]) -> Model:
     settings = Settings(**chosen)
     rows, columns = (value // CELL for value in inputs.values())
     source = Port("camera_output", TensorType((1, OUTPUTS, rows, columns), "fp32", "NCHW"))
-    most, boxes = settings.max_boxes, rows * columns * ANCHORS
-    outputs = (
-        Port("image_boxes", TensorType((most, 4), "fp32")),
-        Port("image_scores", TensorType((most,), "fp32")),
-        Port("image_labels", TensorType((most,), "int32")),
-    )
+    boxes = rows * columns * ANCHORS
     looked_at = min(settings.candidates, boxes)
-    work = Operator(
+    outputs = detections(settings.max_boxes, 4, "image_")
+    return host_function(
+        Model(NAME, (source,), outputs, classes=CLASS_NAMES, device="camera-decode"),
         "decode",
-        "function",
-        "fp32",
-        (source.type,),
-        tuple(port.type for port in outputs),
         OPS_PER_BOX * boxes + OPS_PER_CANDIDATE * looked_at + OPS_PER_PAIR * looked_at**2,
-        read_bytes=4 * OUTPUTS * rows * columns,
-        write_bytes=4 * most * (4 + 1 + 1),
-        attrs={"anchors": boxes, "candidates": looked_at},
-    )
-    function = partial(decode, settings=settings)
-    return Model(
-        NAME,
-        (source,),
-        outputs,
-        function=function,
-        operators=(work,),
-        classes=CLASS_NAMES,
-        compiled=True,
-        device="camera-decode",
+        4 * OUTPUTS * rows * columns,
+        {"anchors": boxes, "candidates": looked_at},
+        partial(decode, settings=settings),
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from socsched.graph.network import Network
@@ -79,3 +80,20 @@ class Model:
         """Return whether no training is needed: no network, or one that comes with weights."""
         given = self.network is None or self.weights is not None or self.trained is not None
         return given or not (self.network and self.network().params)
+
+
+def host_function(
+    model: Model, name: str, flops: int, read_bytes: int, attrs: Mapping[str, float], function: Callable[..., Any]
+) -> Model:
+    """Return a model with a function in fp32 that has a compiled form, and its work; all outputs are written."""
+    inputs, outputs = (tuple(port.type for port in ports) for ports in (model.inputs, model.outputs))
+    written = sum(4 * math.prod(kind.shape) for kind in outputs)
+    work = Operator(name, "function", "fp32", inputs, outputs, flops, read_bytes, written, attrs=attrs)
+    return replace(model, function=function, operators=(work,), compiled=True)
+
+
+def detections(most: int, width: int, prefix: str = "") -> tuple[Port, Port, Port]:
+    """Return the outputs of a detector: at most so many boxes of `width` numbers, their scores and labels."""
+    kinds = {"boxes": TensorType((most, width), "fp32"), "scores": TensorType((most,), "fp32")}
+    boxes, scores = (Port(prefix + name, kind) for name, kind in kinds.items())
+    return boxes, scores, Port(f"{prefix}labels", TensorType((most,), "int32"))

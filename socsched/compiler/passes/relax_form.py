@@ -7,7 +7,7 @@ logical NCHW; layouts are chosen by lowering.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -364,3 +364,14 @@ _EXPRESSIONS: dict[str, Callable[[_Form, Operation, list[Any], list[Any]], Any]]
 }
 KINDS = frozenset((*_BINARY, *_UNARY, *_EXPRESSIONS))
 """Operations with an expression."""
+
+
+def emit_main(own: Any, inputs: Sequence[TensorType], variables: Sequence[Any], operators: Callable[[], Any]) -> None:
+    """Emit `main` of a network: what `own` (with `builder`, `graph`, `enter` and `leave`) makes of its operators."""
+    with own.builder.function("main", variables, attrs={"num_input": len(variables)}):
+        with own.builder.dataflow():
+            for name, tensor, variable in zip(own.graph.inputs, inputs, variables, strict=True):
+                own.enter(name, tensor, variable)
+            operators()
+            output = own.builder.emit_output(tuple(own.leave(name) for name in own.graph.outputs))
+        own.builder.emit_func_output(output)

@@ -11,6 +11,7 @@ from typing import Any
 
 from socsched.cache import cache_dir
 from socsched.compiler.artifact import Artifact, find, store
+from socsched.compiler.builder import build
 from socsched.compiler.launch_list import CPU
 from socsched.compiler.passes.link import tools
 from socsched.compiler.store import digest, read_json
@@ -47,9 +48,13 @@ def block() -> int:
 def compiled(network: Network, precision: str) -> Artifact:
     """Return a network compiled for this machine, from the cache if it is there; errors as of `compile_stage`."""
     folder, target, spec = _place(network, precision)
-    return find(folder) or store(
-        folder, _SPACE, lambda entry: _build(network, precision, entry, folder.name, target, spec)
-    )
+    about = {"stage": network.name, "model": network.name, "engine": "cpu", "engine_kind": "cpu", "weights": "seeded"}
+    about["key"] = folder.name
+
+    def built(entry: Path) -> Artifact:
+        return build(Build(entry, network, weights_of(network), spec, precision), target, about)
+
+    return find(folder) or store(folder, _SPACE, built)
 
 
 def _place(network: Network, precision: str) -> tuple[Path, Target, TargetSpec]:
@@ -58,32 +63,6 @@ def _place(network: Network, precision: str) -> tuple[Path, Target, TargetSpec]:
     spec = target.resolve(_ENTRY, "cpu")
     key = digest("probe", repr(network), precision, dict(spec.tvm), tools(spec), PINNED, rule_sources())
     return cache_dir() / "artifacts" / key, target, spec
-
-
-def _build(network: Network, precision: str, folder: Path, key: str, target: Target, spec: TargetSpec) -> Artifact:
-    from socsched.compiler.pipeline import compile_network
-
-    built = compile_network(Build(folder, network, weights_of(network), spec, precision), target)
-    return Artifact(
-        stage=network.name,
-        model=network.name,
-        engine="cpu",
-        engine_kind="cpu",
-        target=spec.kind,
-        triple=spec.triple,
-        precision=precision,
-        threads=0,
-        key=key,
-        folder=folder,
-        files=built.files,
-        input_names=tuple(network.inputs),
-        inputs=built.inputs,
-        output_names=tuple(network.outputs),
-        outputs=built.outputs,
-        weights="seeded",
-        loadable=built.files[0].endswith(".so"),
-        notes=built.notes,
-    )
 
 
 def prepare(precision: str) -> None:

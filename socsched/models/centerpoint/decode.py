@@ -9,7 +9,6 @@ post_max_size 100: tier4/AWML, projects/CenterPoint/configs/default/second_secfp
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,11 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from socsched.graph.operators import Operator, TensorType
+from socsched.graph.operators import TensorType
 from socsched.models.centerpoint.network import AUTOWARE, CLASSES, MAPS, settle
 from socsched.models.elementary import angle_of, exponential, kth_largest, length_of, logit, sigmoid
 from socsched.models.host import CompiledStages
-from socsched.models.model import Model, Port
+from socsched.models.model import Model, Port, detections, host_function
 from socsched.models.pointpillars.boxes import footprints, iou_matrix, suppress
 from socsched.models.pointpillars.grid import Grid
 
@@ -197,32 +196,14 @@ def model(params: Mapping[str, Any]) -> Model:
     settings = Settings(**{name: chosen[name] for name in PARAMS}, grid=grid)
     nx, ny, _ = grid.cells
     inputs = tuple(Port(name, TensorType((1, channels, ny, nx), "fp32")) for name, channels in MAPS)
-    most = settings.max_boxes
-    outputs = (
-        Port("boxes", TensorType((most, 7), "fp32")),
-        Port("scores", TensorType((most,), "fp32")),
-        Port("labels", TensorType((most,), "int32")),
-        Port("velocities", TensorType((most, 2), "fp32")),
-    )
-    work = _work(inputs, outputs, settings)
-    function = partial(decode, settings=settings)
-    return Model(
-        NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, compiled=True, device=DEVICE
-    )
-
-
-def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:
-    """Return the work at the maximum number of candidates: all class logits are read, other maps at candidates only."""
-    cells, most, boxes = settings.grid.cells[0] * settings.grid.cells[1], settings.candidates, settings.max_boxes
+    cells, most, boxes = nx * ny, settings.candidates, settings.max_boxes  # all class logits, the rest of candidates
+    outputs = (*detections(boxes, 7), Port("velocities", TensorType((boxes, 2), "fp32")))
     pairs = OPS_PER_CIRCLE * most * most + OPS_PER_PAIR * boxes * (boxes - 1) // 2
-    return Operator(
-        name="decode",
-        kind="function",
-        dtype="fp32",
-        inputs=tuple(port.type for port in inputs),
-        outputs=tuple(port.type for port in outputs),
-        flops=OPS_PER_CELL * cells + OPS_PER_CANDIDATE * most + pairs,
-        read_bytes=len(CLASSES) * cells * 4 + most * sum(channels for _, channels in MAPS[1:]) * GATHER_BYTES,
-        write_bytes=sum(math.prod(port.type.shape) for port in outputs) * 4,
-        attrs={"cells": cells, "candidates": most, "boxes": boxes},
+    return host_function(
+        Model(NAME, inputs, outputs, classes=CLASSES, device=DEVICE),
+        "decode",
+        OPS_PER_CELL * cells + OPS_PER_CANDIDATE * most + pairs,
+        len(CLASSES) * cells * 4 + most * sum(channels for _, channels in MAPS[1:]) * GATHER_BYTES,
+        {"cells": cells, "candidates": most, "boxes": boxes},
+        partial(decode, settings=settings),
     )

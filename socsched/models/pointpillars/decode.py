@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from socsched.errors import UsageError
-from socsched.graph.operators import Operator, TensorType
+from socsched.graph.operators import TensorType
 from socsched.models.elementary import kth_largest, logit, sigmoid
 from socsched.models.host import CompiledStages
-from socsched.models.model import Model, Port
+from socsched.models.model import Model, Port, detections, host_function
 from socsched.models.pointpillars.boxes import (
     CLASSES,
     PER_CELL,
@@ -192,31 +192,13 @@ def model(params: Mapping[str, Any]) -> Model:
         Port(name, TensorType((1, channels * PER_CELL, rows, columns), "fp32"))
         for name, channels in (("cls", len(CLASSES)), ("reg", 7), ("dir", 2))
     )
-    most = settings.max_boxes
-    outputs = (
-        Port("boxes", TensorType((most, 7), "fp32")),
-        Port("scores", TensorType((most,), "fp32")),
-        Port("labels", TensorType((most,), "int32")),
-    )
-    work = _work(inputs, outputs, settings)
-    function = partial(decode, settings=settings)
-    return Model(
-        NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, compiled=True, device=DEVICE
-    )
-
-
-def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:
-    """Return the work at the maximum candidate count: all class logits, offsets and directions of candidates only."""
-    anchors, most = math.prod(inputs[0].type.shape) // len(CLASSES), settings.candidates
-    pairs = most * (most - 1) // 2
-    return Operator(
-        name="decode",
-        kind="function",
-        dtype="fp32",
-        inputs=tuple(port.type for port in inputs),
-        outputs=tuple(port.type for port in outputs),
-        flops=OPS_PER_ANCHOR * anchors + OPS_PER_CANDIDATE * most + OPS_PER_PAIR * pairs,
-        read_bytes=math.prod(inputs[0].type.shape) * 4 + most * (7 + 2) * GATHER_BYTES,
-        write_bytes=settings.max_boxes * (7 + 1 + 1) * 4,
-        attrs={"anchors": anchors, "candidates": most},
+    anchors, most = rows * columns * PER_CELL, settings.candidates  # all class logits, the rest of candidates only
+    model = Model(NAME, inputs, detections(settings.max_boxes, 7), classes=CLASSES, device=DEVICE)
+    return host_function(
+        model,
+        "decode",
+        OPS_PER_ANCHOR * anchors + OPS_PER_CANDIDATE * most + OPS_PER_PAIR * (most * (most - 1) // 2),
+        math.prod(inputs[0].type.shape) * 4 + most * (7 + 2) * GATHER_BYTES,
+        {"anchors": anchors, "candidates": most},
+        partial(decode, settings=settings),
     )

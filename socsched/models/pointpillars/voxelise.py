@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from socsched.graph.operators import Operator, TensorType
+from socsched.graph.operators import TensorType
 from socsched.models.host import CompiledStages, aligned_zeros
-from socsched.models.model import Model, Port
+from socsched.models.model import Model, Port, host_function
 from socsched.models.pointpillars.grid import KITTI, Grid, check_params, grid_of
 
 NAME = "pointpillars.voxelise"
@@ -106,16 +106,7 @@ def stage(name: str, chosen: Mapping[str, Any], grid: Grid, function: Callable[.
         Port("counts", TensorType((pillars,), "int32")),
         Port("coords", TensorType((pillars, 2), "int32")),
     )
-    work = Operator(
-        name="voxelise",
-        kind="function",
-        dtype="fp32",
-        inputs=(scan.type,),
-        outputs=tuple(port.type for port in outputs),
-        flops=OPS_PER_POINT * points,
-        read_bytes=points * 4 * 4,
-        write_bytes=pillars * (slots * 4 + 1 + 2) * 4,
-        attrs={"points": points, "pillars": pillars},
-    )
     bound = partial(function, max_pillars=chosen["max_pillars"], max_points=slots, grid=grid)
-    return Model(name, (scan,), outputs, function=bound, operators=(work,), compiled=True, device="voxelise")
+    work = {"points": points, "pillars": pillars}
+    model = Model(name, (scan,), outputs, device="voxelise")
+    return host_function(model, "voxelise", OPS_PER_POINT * points, points * 4 * 4, work, bound)

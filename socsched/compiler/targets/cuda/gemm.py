@@ -94,6 +94,12 @@ class Bytes:
 Form = Halves | Bytes
 
 
+def without_operand(function: Any, name: str) -> Any:
+    """Return a kernel without an operand that its body does not read."""
+    params = [buffer for buffer in function.params if buffer.name != name]
+    return tirx.PrimFunc(params, function.body, function.ret_type, function.attrs)
+
+
 def pixel(shape: Convolution, length: int, rows: int) -> Any:
     """Return a function (X, m, k, g) -> A[m, k] of group g; `length` and `rows` are the padded k and m.
 
@@ -177,8 +183,15 @@ def convolution(shape: Convolution, tile: Tile, form: Form | None = None) -> Any
     )
     a, at, result, other = pixel(shape, length, rows), target(shape), form.result, _added(shape, form)
 
-    @T.macro
-    def body(X, W, B, R, O):
+    @T.prim_func(s_tir=True, private=True)
+    def conv_add(
+        X: T.Buffer((pixels, channels), "float16"),
+        W: T.Buffer((n_all, length), "float16"),
+        B: T.Buffer(table, table_dtype),
+        R: T.Buffer((results, total), added or dtype),
+        O: T.Buffer((results, total), dtype),
+    ):
+        T.func_attr(_ATTRIBUTES)
         A = T.sblock_alloc_buffer((rows, length), "float16")
         C = T.sblock_alloc_buffer((rows, n_all), sums)
         for x, y in T.grid(rows, length):
@@ -196,32 +209,7 @@ def convolution(shape: Convolution, tile: Tile, form: Form | None = None) -> Any
                 m, n = T.axis.remap("SS", [x, y])
                 O[at(m, n)[0], at(m, n)[1]] = result(C[m, n], B, n, other(R, m, n), outputs)
 
-    if not added:
-
-        @T.prim_func(s_tir=True, private=True)
-        def conv(
-            X: T.Buffer((pixels, channels), "float16"),
-            W: T.Buffer((n_all, length), "float16"),
-            B: T.Buffer(table, table_dtype),
-            O: T.Buffer((results, total), dtype),
-        ):
-            T.func_attr(_ATTRIBUTES)
-            body(X, W, B, B, O)
-
-        return conv
-
-    @T.prim_func(s_tir=True, private=True)
-    def conv_add(
-        X: T.Buffer((pixels, channels), "float16"),
-        W: T.Buffer((n_all, length), "float16"),
-        B: T.Buffer(table, table_dtype),
-        R: T.Buffer((results, total), added),
-        O: T.Buffer((results, total), dtype),
-    ):
-        T.func_attr(_ATTRIBUTES)
-        body(X, W, B, R, O)
-
-    return conv_add
+    return conv_add if added else without_operand(conv_add, "R")
 
 
 def _grouped(shape: Convolution, rows: int, length: int, form: Halves) -> Any:
@@ -236,8 +224,15 @@ def _grouped(shape: Convolution, rows: int, length: int, form: Halves) -> Any:
         form.family.product,
     )
 
-    @T.macro
-    def body(X, W, B, R, O):
+    @T.prim_func(s_tir=True, private=True)
+    def conv_add(
+        X: T.Buffer((pixels, channels), "float16"),
+        W: T.Buffer((n_all, length), "float16"),
+        B: T.Buffer((outputs,), "float32"),
+        R: T.Buffer((results, total), "float16"),
+        O: T.Buffer((results, total), "float16"),
+    ):
+        T.func_attr(_ATTRIBUTES)
         A = T.sblock_alloc_buffer((groups, rows, length), "float16")
         C = T.sblock_alloc_buffer((groups, rows, wide), "float32")
         for u, x, y in T.grid(groups, rows, length):
@@ -257,32 +252,7 @@ def _grouped(shape: Convolution, rows: int, length: int, form: Halves) -> Any:
                     C[g, m, n], B, g * wide + n, other(R, m, g * wide + n), outputs
                 )
 
-    if not form.added:
-
-        @T.prim_func(s_tir=True, private=True)
-        def conv(
-            X: T.Buffer((pixels, channels), "float16"),
-            W: T.Buffer((n_all, length), "float16"),
-            B: T.Buffer((outputs,), "float32"),
-            O: T.Buffer((results, total), "float16"),
-        ):
-            T.func_attr(_ATTRIBUTES)
-            body(X, W, B, B, O)
-
-        return conv
-
-    @T.prim_func(s_tir=True, private=True)
-    def conv_add(
-        X: T.Buffer((pixels, channels), "float16"),
-        W: T.Buffer((n_all, length), "float16"),
-        B: T.Buffer((outputs,), "float32"),
-        R: T.Buffer((results, total), "float16"),
-        O: T.Buffer((results, total), "float16"),
-    ):
-        T.func_attr(_ATTRIBUTES)
-        body(X, W, B, R, O)
-
-    return conv_add
+    return conv_add if form.added else without_operand(conv_add, "R")
 
 
 def _split(shape: Convolution, tile: Tile, rows: int, length: int, form: Form) -> Any:
@@ -332,8 +302,14 @@ def reduction(shape: Convolution, parts: int, form: Form | None = None) -> Any:
     start, end, other, adds = form.start, form.end, _added(shape, form), bool(added)
     everything = tuple(slice(0, size) for size in table)
 
-    @T.macro
-    def body(P, B, R, O):
+    @T.prim_func(s_tir=True, private=True)
+    def finish_add(
+        P: T.Buffer((parts, m, n), sums),
+        B: T.Buffer(table, table_dtype),
+        R: T.Buffer((results, total), added or dtype),
+        O: T.Buffer((results, total), dtype),
+    ):
+        T.func_attr(_ATTRIBUTES)
         for x, y in T.grid(m, quads):
             with T.sblock("sum"):
                 i, q = T.axis.remap("SS", [x, y])
@@ -351,25 +327,4 @@ def reduction(shape: Convolution, parts: int, form: Form | None = None) -> Any:
                 for v in T.vectorized(4):
                     O[at(i, q * 4)[0], at(i, q * 4)[1] + v] = end(acc[v], B, q * 4 + v, other(R, i, q * 4, v), outputs)
 
-    if not added:
-
-        @T.prim_func(s_tir=True, private=True)
-        def finish(
-            P: T.Buffer((parts, m, n), sums), B: T.Buffer(table, table_dtype), O: T.Buffer((results, total), dtype)
-        ):
-            T.func_attr(_ATTRIBUTES)
-            body(P, B, B, O)
-
-        return finish
-
-    @T.prim_func(s_tir=True, private=True)
-    def finish_add(
-        P: T.Buffer((parts, m, n), sums),
-        B: T.Buffer(table, table_dtype),
-        R: T.Buffer((results, total), added),
-        O: T.Buffer((results, total), dtype),
-    ):
-        T.func_attr(_ATTRIBUTES)
-        body(P, B, R, O)
-
-    return finish_add
+    return finish_add if added else without_operand(finish_add, "R")

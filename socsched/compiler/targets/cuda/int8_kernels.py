@@ -14,6 +14,7 @@ from typing import Any
 
 from socsched.compiler.environment import T
 from socsched.compiler.quantize.epilogue import Stored
+from socsched.compiler.targets.cuda.kernels import elements, planes
 from socsched.compiler.targets.cuda.tiles import VECTOR
 
 _ATTRIBUTES = {"tirx.noalias": True}
@@ -43,51 +44,31 @@ def _finish(operands: tuple[Operand, ...], stored: Stored, relu: bool, shift: in
 
 
 def rescale(
-    pixels: int,
-    source: int,
-    count: int,
-    total: int,
-    first: int,
-    operand: Operand,
-    stored: Stored,
-    relu: bool,
-    shift: int,
+    size: tuple[int, int], count: int, target: tuple[int, int], operand: Operand, stored: Stored, relu: bool, shift: int
 ) -> Any:
-    """Return rescale(X[pixels, source], O[pixels, total]): channels of X, rescaled to the step of O, from `first` on.
+    """Return rescale(X, O): `count` channels of X, rescaled to the step of O, from a channel of O on.
 
-    `relu` clips below zero; `count` and the others are multiples of four.
+    `size`: the pixels and channels of X; `target`: the channels of O and the first of these.  `relu` clips below zero;
+    channels are multiples of four.
     """
-    finish, dtype, given, groups = _finish((operand,), stored, relu, shift), stored.dtype, operand.dtype, count // QUAD
+    finish, (pixels, _), (total, first) = _finish((operand,), stored, relu, shift), size, target
 
-    @T.prim_func(s_tir=True, private=True)
-    def rescale_int8(X: T.Buffer((pixels, source), given), O: T.Buffer((pixels, total), dtype)):
-        T.func_attr(_ATTRIBUTES)
-        for x, y, z in T.grid(pixels, groups, QUAD):
-            with T.sblock("rescale"):
-                p, g, v = T.axis.remap("SSS", [x, y, z])
-                O[p, first + g * QUAD + v] = finish(X[p, g * QUAD + v])
+    def value(X, _, p, c, v):
+        return finish(X[p, c + v])
 
-    return rescale_int8
+    result = (pixels, total), stored.dtype
+    return elements("rescale", [(size, operand.dtype)], result, value, (count // QUAD, QUAD), first)
 
 
 def add(pixels: int, channels: int, left: Operand, right: Operand, stored: Stored, relu: bool, shift: int) -> Any:
     """Return add(X, Y, O): X and Y rescaled to the step of O and added; `relu` clips below zero."""
-    finish, dtype, groups = _finish((left, right), stored, relu, shift), stored.dtype, channels // QUAD
-    ours, theirs = left.dtype, right.dtype
+    finish, size = _finish((left, right), stored, relu, shift), (pixels, channels)
 
-    @T.prim_func(s_tir=True, private=True)
-    def add_int8(
-        X: T.Buffer((pixels, channels), ours),
-        Y: T.Buffer((pixels, channels), theirs),
-        O: T.Buffer((pixels, channels), dtype),
-    ):
-        T.func_attr(_ATTRIBUTES)
-        for x, y, z in T.grid(pixels, groups, QUAD):
-            with T.sblock("sum"):
-                p, g, v = T.axis.remap("SSS", [x, y, z])
-                O[p, g * QUAD + v] = finish(X[p, g * QUAD + v], Y[p, g * QUAD + v])
+    def value(X, Y, p, c, v):
+        return finish(X[p, c + v], Y[p, c + v])
 
-    return add_int8
+    sources = [(size, left.dtype), (size, right.dtype)]
+    return elements("sum", sources, (size, stored.dtype), value, (channels // QUAD, QUAD))
 
 
 def max_pool(channels: int, height: int, width: int, window: tuple[int, ...], stored: Stored) -> Any:
@@ -176,64 +157,32 @@ def quantise(pixels: int, channels: int, total: int, inverse: float, stored: Sto
 
     X is [pixels, channels], with `plain` [channels, pixels].
     """
-    dtype, rounded = stored.dtype, _rounding(inverse, stored)
-    rows, columns = (channels, pixels) if plain else (pixels, channels)
+    rounded, size = _rounding(inverse, stored), (channels, pixels) if plain else (pixels, channels)
     lanes = QUAD if channels == total and not plain else 1
-    groups = total // lanes
 
-    def value(X: Any, p: Any, c: Any) -> Any:
-        held = X[c, p] if plain else X[p, c]
-        return held if channels == total else T.if_then_else(c < channels, held, T.float32(0))
+    def value(X, _, p, c, v):
+        held = X[c + v, p] if plain else X[p, c + v]
+        within = held if channels == total else T.if_then_else(c + v < channels, held, T.float32(0))
+        return T.Cast(stored.dtype, rounded(within))
 
-    @T.prim_func(s_tir=True, private=True)
-    def quantise_int8(X: T.Buffer((rows, columns), "float32"), O: T.Buffer((pixels, total), dtype)):
-        T.func_attr(_ATTRIBUTES)
-        for x, y, z in T.grid(pixels, groups, lanes):
-            with T.sblock("value"):
-                p, g, v = T.axis.remap("SSS", [x, y, z])
-                O[p, g * lanes + v] = T.Cast(dtype, rounded(value(X, p, g * lanes + v)))
-
-    return quantise_int8
+    return elements("value", [(size, "float32")], ((pixels, total), stored.dtype), value, (total // lanes, lanes))
 
 
 def dequantise(pixels: int, source: int, channels: int, step: float, dtype: str, plain: bool) -> Any:
     """Return dequantise(X[pixels, source], O): bytes to fp32 [pixels, channels], with `plain` transposed."""
-    rows, columns = (channels, pixels) if plain else (pixels, channels)
-    lanes = QUAD if channels % QUAD == 0 and not plain else 1
-    groups = channels // lanes
 
+    def scaled(byte):
+        return T.Cast("float32", T.Cast("int32", byte)) * T.float32(step)
+
+    given = (pixels, source), dtype
     if plain:
-
-        @T.prim_func(s_tir=True, private=True)
-        def dequantise_plain(X: T.Buffer((pixels, source), dtype), O: T.Buffer((rows, columns), "float32")):
-            T.func_attr(_ATTRIBUTES)
-            for x, y in T.grid(rows, columns):
-                with T.sblock("value"):
-                    c, p = T.axis.remap("SS", [x, y])
-                    O[c, p] = T.Cast("float32", T.Cast("int32", X[p, c])) * T.float32(step)
-
-        return dequantise_plain
-
-    @T.prim_func(s_tir=True, private=True)
-    def dequantise_int8(X: T.Buffer((pixels, source), dtype), O: T.Buffer((rows, columns), "float32")):
-        T.func_attr(_ATTRIBUTES)
-        for x, y, z in T.grid(pixels, groups, lanes):
-            with T.sblock("value"):
-                p, g, v = T.axis.remap("SSS", [x, y, z])
-                O[p, g * lanes + v] = T.Cast("float32", T.Cast("int32", X[p, g * lanes + v])) * T.float32(step)
-
-    return dequantise_int8
+        return planes("value", given, (channels, "float32"), scaled)
+    lanes = QUAD if channels % QUAD == 0 else 1
+    result = (pixels, channels), "float32"
+    return elements("value", [given], result, lambda X, _, p, c, v: scaled(X[p, c + v]), (channels // lanes, lanes))
 
 
 def narrow(pixels: int, source: int, start: int, channels: int) -> Any:
     """Return narrow(X[pixels, source], O[pixels, channels]): channels of fp32 sums from `start` on."""
-
-    @T.prim_func(s_tir=True, private=True)
-    def narrowed(X: T.Buffer((pixels, source), "float32"), O: T.Buffer((pixels, channels), "float32")):
-        T.func_attr(_ATTRIBUTES)
-        for x, y, z in T.grid(pixels, channels, 1):
-            with T.sblock("copy"):
-                p, c, v = T.axis.remap("SSS", [x, y, z])
-                O[p, c + v] = X[p, start + c + v]
-
-    return narrowed
+    given, result = ((pixels, source), "float32"), ((pixels, channels), "float32")
+    return elements("copy", [given], result, lambda X, _, p, c, v: X[p, start + c + v], (channels, 1))

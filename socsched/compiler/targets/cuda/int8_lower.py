@@ -15,7 +15,7 @@ import numpy as np
 
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.passes.relax_form import DTYPES, emit_general, rounded
+from socsched.compiler.passes.relax_form import DTYPES, emit_general, emit_main, rounded
 from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array, Scale
@@ -23,16 +23,13 @@ from socsched.compiler.quantize.network import Layer, QuantisedGraph, Step
 from socsched.compiler.targets.cuda import gemm, int8_kernels
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_kernels import Operand
-from socsched.compiler.targets.cuda.lower import Emitter, Lowered
+from socsched.compiler.targets.cuda.lower import Emitter, Lowered, planes_of
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tiles import EDGE, Convolution, Tile, int8_tile, round_up
 from socsched.errors import CompileError
 from socsched.graph.integers import CONVOLUTIONS
 from socsched.graph.operators import TensorType
 from socsched.graph.rules import ASYMMETRIC, SYMMETRICALLY
-
-_ALIGNED = 64  # bytes: alignment that kernels may assume of a tensor's address
-
 
 _UNITY = 1 << RATIO_SHIFT
 
@@ -321,18 +318,15 @@ class _Lowering(Int8Values):
             relax.Var(name, relax.TensorType([rows if n < 0 else n for n in physical_shape(t)], DTYPES[t.dtype]))
             for name, t in zip(self.graph.inputs, inputs, strict=True)
         ]
-        with self.builder.function("main", variables, attrs={"num_input": len(variables)}):
-            with self.builder.dataflow():
-                for name, tensor, variable in zip(self.graph.inputs, inputs, variables, strict=True):
-                    self.enter(name, tensor, variable)
-                for step in self.q.steps:
-                    if step.exact:
-                        self.compute_exactly(step)
-                    elif step.output not in self.merged:
-                        _EMITTERS[step.group.kind](self, step)
-                output = self.builder.emit_output(tuple(self.leave(name) for name in self.graph.outputs))
-            self.builder.emit_func_output(output)
+        emit_main(self, inputs, variables, self.operators)
         return Lowered(self.builder.get(), inputs, outputs, tuple(self.products))
+
+    def operators(self) -> None:
+        for step in self.q.steps:
+            if step.exact:
+                self.compute_exactly(step)
+            elif step.output not in self.merged:
+                _EMITTERS[step.group.kind](self, step)
 
     # Operators.
 
@@ -386,13 +380,8 @@ class _Lowering(Int8Values):
 
     def planes(self, counts: list[int], shape: Convolution) -> tuple[int, ...]:
         """Return the channels of each sum if all can be written to their outputs: in pairs, at aligned addresses."""
-        rest = shape.outputs - sum(counts)
-        if len(counts) == 1 and not rest:
-            return ()
-        starts = [sum(counts[:index]) * shape.m * 4 for index in range(len(counts))]
-        if any(count % 2 for count in counts) or any(start % _ALIGNED for start in starts):
-            return ()
-        return (*counts, rest) if rest else tuple(counts)
+        alone = len(counts) == 1 and shape.outputs == counts[0]
+        return () if alone else planes_of(counts, shape, 4)
 
     def product(
         self, shape: Convolution, tile: Tile, form: Bytes, operands: list[Any], added: Image | None, concat: str
@@ -429,14 +418,14 @@ class _Lowering(Int8Values):
             first = 0
             for value, factor in zip(step.group.inputs, step.factors, strict=True):
                 source = self.image_of(value)
-                operand = Operand(source.dtype, factor)
-                args = (source.pixels, source.lying, source.channels, channels, first, operand, self.stored(name))
-                kernel = self.rescaling((*args, step.relu, RATIO_SHIFT))
+                kernel = self.rescaling(step, source, source.channels, (channels, first), factor)
                 self.into(name, kernel, [source.var], relax.TensorType((height * width, channels), dtype))
                 first += source.channels
         self.images[name] = Image(self.partial[name], channels, height, width, dtype)
 
-    def rescaling(self, args: tuple[Any, ...]) -> Any:
+    def rescaling(self, step: Step, source: Image, count: int, target: tuple[int, int], factor: int) -> Any:
+        size, operand = (source.pixels, source.lying), Operand(source.dtype, factor)
+        args = (size, count, target, operand, self.stored(step.output), step.relu, RATIO_SHIFT)
         make = lambda: self.spread(int8_kernels.rescale(*args))  # noqa: E731
         return self.kernel((int8_kernels.rescale, args), "rescale", make)
 
@@ -450,10 +439,9 @@ class _Lowering(Int8Values):
 
     def relu(self, step: Step) -> None:
         source, stored = self.image_of(step.group.inputs[0]), self.stored(step.output)
-        operand = Operand(source.dtype, step.factors[0])
-        args = (source.pixels, source.lying, source.lying, source.lying, 0, operand, stored, step.relu, RATIO_SHIFT)
+        kernel = self.rescaling(step, source, source.lying, (source.lying, 0), step.factors[0])
         result = relax.TensorType((source.pixels, source.lying), stored.dtype)
-        var = self.builder.emit(relax.call_tir(self.rescaling(args), [source.var], result))
+        var = self.builder.emit(relax.call_tir(kernel, [source.var], result))
         self.images[step.output] = replace(source, var=var, dtype=stored.dtype)
 
     def max_pool(self, step: Step) -> None:

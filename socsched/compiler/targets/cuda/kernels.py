@@ -10,7 +10,7 @@ on a CPU, which is how their indexing is tested.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,50 @@ def spread(function: Any) -> Any:
     return sch.mod["main"].with_attr("tirx.is_scheduled", True)
 
 
+Tensor = tuple[tuple[int, int], str]
+"""Shape and dtype."""
+
+
+def elements(
+    name: str,
+    sources: Sequence[Tensor],
+    result: Tensor,
+    value: Callable[..., Any],
+    grid: tuple[int, int],
+    first: int = 0,
+) -> Any:
+    """Return kernel(X, O) or, of two sources, kernel(X, Y, O): elements of O's rows from column `first` on.
+
+    Each is value(X, Y, row, column, lane); `grid`: the groups of a row, and the lanes of a group.
+    """
+    (pixels, total), dtype = result
+    (x_shape, x_dtype), (y_shape, y_dtype) = sources[0], sources[-1]
+    groups, lanes = grid
+
+    @T.macro
+    def body(X, Y, O):
+        for x, y, z in T.grid(pixels, groups, lanes):
+            with T.sblock(name):
+                p, g, v = T.axis.remap("SSS", [x, y, z])
+                O[p, first + g * lanes + v] = value(X, Y, p, g * lanes, v)
+
+    if len(sources) > 1:
+
+        @T.prim_func(s_tir=True, private=True)
+        def of_two(X: T.Buffer(x_shape, x_dtype), Y: T.Buffer(y_shape, y_dtype), O: T.Buffer((pixels, total), dtype)):
+            T.func_attr(_ATTRIBUTES)
+            body(X, Y, O)
+
+        return of_two
+
+    @T.prim_func(s_tir=True, private=True)
+    def of_one(X: T.Buffer(x_shape, x_dtype), O: T.Buffer((pixels, total), dtype)):
+        T.func_attr(_ATTRIBUTES)
+        body(X, X, O)
+
+    return of_one
+
+
 def copy(pixels: int, source: int, start: int, count: int, total: int, first: int, relu: bool) -> Any:
     """Return copy(X[pixels, source], O[pixels, total]): channels from `start` of X to `first` of O, optionally
     rectified.
@@ -53,17 +97,11 @@ def copy(pixels: int, source: int, start: int, count: int, total: int, first: in
     if lanes == 1 and written == total and total % VECTOR == 0:
         return _widened(pixels, source, start, count, total, act)
 
-    @T.prim_func(s_tir=True, private=True)
-    def moved(X: T.Buffer((pixels, source), "float16"), O: T.Buffer((pixels, total), "float16")):
-        T.func_attr(_ATTRIBUTES)
-        for x, y, z in T.grid(pixels, groups, lanes):
-            with T.sblock("copy"):
-                p, g, v = T.axis.remap("SSS", [x, y, z])
-                O[p, first + g * lanes + v] = act(
-                    T.if_then_else(g * lanes + v < count, X[p, start + g * lanes + v], T.float16(0))
-                )
+    def value(X, _, p, c, v):
+        return act(T.if_then_else(c + v < count, X[p, start + c + v], T.float16(0)))
 
-    return moved
+    images = ((pixels, source), "float16"), ((pixels, total), "float16")
+    return elements("copy", images[:1], images[1], value, (groups, lanes), first)
 
 
 def _widened(pixels: int, source: int, start: int, count: int, total: int, act: Any) -> Any:
@@ -442,21 +480,17 @@ def resize_bilinear(channels: int, height: int, width: int, oh: int, ow: int) ->
 
 def padded(channels: int, height: int, width: int, top: int, left: int, tall: int, wide: int) -> Any:
     """Return padded(X, O[tall * wide, channels]): an image with a border of zeros, cut at the right and bottom."""
-    groups = channels // VECTOR
 
-    @T.prim_func(s_tir=True, private=True)
-    def moved(X: T.Buffer((height * width, channels), "float16"), O: T.Buffer((tall * wide, channels), "float16")):
-        T.func_attr(_ATTRIBUTES)
-        for x, y, z in T.grid(tall * wide, groups, VECTOR):
-            with T.sblock("pad"):
-                p, g, v = T.axis.remap("SSS", [x, y, z])
-                O[p, g * VECTOR + v] = T.if_then_else(
-                    tirx.all(p // wide >= top, p // wide < height + top, p % wide >= left, p % wide < width + left),
-                    X[(p // wide - top) * width + p % wide - left, g * VECTOR + v],
-                    T.float16(0),
-                )
+    def value(X, _, p, c, v):
+        y, x = p // wide, p % wide
+        return T.if_then_else(
+            tirx.all(y >= top, y < height + top, x >= left, x < width + left),
+            X[(y - top) * width + x - left, c + v],
+            T.float16(0),
+        )
 
-    return moved
+    images = ((height * width, channels), "float16"), ((tall * wide, channels), "float16")
+    return elements("pad", images[:1], images[1], value, (channels // VECTOR, VECTOR))
 
 
 def picked(sizes: tuple[int, ...], regular: Any, count: int, width: int, factor: float) -> Any:
@@ -510,16 +544,22 @@ def packed(pixels: int, channels: int, lying: int) -> Any:
 
 def unpacked(pixels: int, lying: int, channels: int) -> Any:
     """Return unpacked(X[pixels, lying], O[channels, pixels]): an image as a plain tensor."""
+    return planes("unpack", ((pixels, lying), "float16"), (channels, "float16"), lambda value: value)
+
+
+def planes(name: str, source: Tensor, result: tuple[int, str], value: Callable[[Any], Any]) -> Any:
+    """Return kernel(X[pixels, lying], O[channels, pixels]): a function of each element of an image, by channels."""
+    ((pixels, lying), given), (channels, dtype) = source, result
 
     @T.prim_func(s_tir=True, private=True)
-    def moved(X: T.Buffer((pixels, lying), "float16"), O: T.Buffer((channels, pixels), "float16")):
+    def turned(X: T.Buffer((pixels, lying), given), O: T.Buffer((channels, pixels), dtype)):
         T.func_attr(_ATTRIBUTES)
         for x, y in T.grid(channels, pixels):
-            with T.sblock("unpack"):
+            with T.sblock(name):
                 c, p = T.axis.remap("SS", [x, y])
-                O[c, p] = X[p, c]
+                O[c, p] = value(X[p, c])
 
-    return moved
+    return turned
 
 
 def pillar_net(slots: int, channels: int, pillar: float, origin_x: float, origin_y: float) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from socsched.compiler import script
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import padded, physical_shape
-from socsched.compiler.passes.relax_form import emit_general
+from socsched.compiler.passes.relax_form import emit_general, emit_main
 from socsched.compiler.targets.cuda import gemm, index_maps, kernels, rules, sequence_lower
 from socsched.compiler.targets.cuda.activation import beyond_relu
 from socsched.compiler.targets.cuda.fuse import fuse
@@ -318,17 +318,14 @@ class _Lowering(Values):
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
         variables = [self.variable(name, t) for name, t in zip(self.graph.inputs, inputs, strict=True)]
-        with self.builder.function("main", variables, attrs={"num_input": len(variables)}):
-            with self.builder.dataflow():
-                for name, tensor, variable in zip(self.graph.inputs, inputs, variables, strict=True):
-                    self.enter(name, tensor, variable)
-                for group in self.graph.groups:
-                    self.operator(group)
-                output = self.builder.emit_output(tuple(self.leave(name) for name in self.graph.outputs))
-            self.builder.emit_func_output(output)
+        emit_main(self, inputs, variables, self.operators)
         outputs = tuple(self.at_border(name) for name in self.graph.outputs)
         reasons = tuple(dict.fromkeys(self.judged.unruled.values()))
         return Lowered(self.builder.get(), inputs, outputs, tuple(self.products), reasons)
+
+    def operators(self) -> None:
+        for group in self.graph.groups:
+            self.operator(group)
 
     def operator(self, group: Group) -> None:
         """Emit an operator, unless it is part of another or its readers do its work."""
@@ -462,12 +459,7 @@ class _Lowering(Values):
 
     def planes(self, members: list[Group], shape: Convolution) -> tuple[int, ...]:
         """Return the channels of each member if all can be written to their outputs: in pairs, at aligned addresses."""
-        counts = [self.graph.values[member.output].shape[1] for member in members]
-        starts = [sum(counts[:index]) * shape.m * 2 for index in range(len(counts))]
-        if any(count % 2 for count in counts) or any(start % _ALIGNED for start in starts):
-            return ()
-        rest = shape.outputs - sum(counts)
-        return (*counts, rest) if rest else tuple(counts)
+        return planes_of([self.graph.values[member.output].shape[1] for member in members], shape, 2)
 
     def split(self, members: list[Group], var: Any, shape: Convolution) -> None:
         start = 0
@@ -669,6 +661,15 @@ class _Lowering(Values):
         if rules.lying(channels) != channels:
             raise CompileError(f"{group.name}: {channels} channels do not fill groups of {EDGE}")
         self.image(group, kernels.scatter, (channels, ny, nx), operands)
+
+
+def planes_of(counts: list[int], shape: Convolution, size: int) -> tuple[int, ...]:
+    """Return the channels of each member, `size` bytes each, and the rest, if all can be written to their outputs."""
+    starts = [sum(counts[:index]) * shape.m * size for index in range(len(counts))]
+    if any(count % 2 for count in counts) or any(start % _ALIGNED for start in starts):
+        return ()
+    rest = shape.outputs - sum(counts)
+    return (*counts, rest) if rest else tuple(counts)
 
 
 def strip_of(window: Window, groups: int, sms: int) -> int:

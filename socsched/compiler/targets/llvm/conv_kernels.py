@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# ruff: noqa: E741
+# ruff: noqa: E741, B023
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
 """Direct convolutions on channel-blocked activations, each a finished PrimFunc to which no schedule is applied.
 
@@ -15,7 +15,18 @@ from socsched.compiler.environment import T
 from socsched.compiler.targets.llvm.fuse import Activation, finish, function
 from socsched.compiler.targets.llvm.half import TERMS
 from socsched.compiler.targets.llvm.half import runs as partial_sums
-from socsched.compiler.targets.llvm.kernels import _NO_ALIAS, fetch, wide, zero, zero_row, zero_sides
+from socsched.compiler.targets.llvm.kernels import (
+    _NO_ALIAS,
+    add_lanes,
+    add_products,
+    blank_ends,
+    blank_sides,
+    fetch,
+    over_tile,
+    whole,
+    wide,
+    zero,
+)
 from socsched.compiler.targets.llvm.vector import Lying, Order, Tile, Window
 
 _NEAR = 1 << 17
@@ -61,12 +72,7 @@ def conv2d(
     parts = -(-tiles // each)
     units, tasks = oh * parts, oh * parts * groups
     up, left = source.border - window.pad[0], source.border - window.pad[1]
-    low, high, first_x, last_x = (
-        source.border,
-        source.border + source.height,
-        source.border,
-        source.border + source.width,
-    )
+    low, high = source.border, source.border + source.height
     rb, rn, rh, rw, _ = residual, *residual_shape(target, residual)
     rc = c if residual >= 0 else 1
     done = finish(activation, residual >= 0)
@@ -80,64 +86,50 @@ def conv2d(
     steps = in_blocks * kh * kw
     runs, each_run = partial_sums(steps, ci, most)
 
+    tiled = (to, tw, c)
+
     def base_of(g: Any) -> Any:
         return g * to // joined * in_blocks if joined else T.int32(0)
 
     def position(step: Any) -> tuple[Any, Any, Any]:
         return step // (kh * kw), step // kw % kh, step % kw
 
+    def pixels(X: Any, base: Any, y: Any, x0: Any, at: tuple[Any, Any, Any]) -> Any:
+        ic, ky, kx = at
+        return lambda t, k: X[base + ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
+
+    def inside(X: Any, block: Any, y: Any, x: Any) -> Any:
+        """Return the pixels from (y, x) on, zero left and right of the image."""
+        first, last = source.border, source.border + source.width
+        return lambda t, k: T.Select(
+            T.And(x + t * sw >= first, x + t * sw < last),
+            X[block, y, T.min(T.max(x + t * sw, first), last - 1), k],
+            zero(X),
+        )
+
+    def weights(K: Any, g: Any, at: tuple[Any, Any, Any]) -> Any:
+        return lambda o, k, v: K[g * to + o, at[0], at[1], at[2], k, v]
+
     @T.macro
-    def foresee(X, K, g, base, slot, y1, x1, ic, ky, kx):
+    def foresee(X, K, g, base, slot, following, at):
         if more:
             for j in range(lines):
                 T.evaluate(
                     fetch(
                         K,
                         (g + 1) % groups * to + T.min((slot * lines + j) // ci, to - 1),
-                        *(ic, ky, kx, (slot * lines + j) % ci, 0),
+                        *(at[0], at[1], at[2], (slot * lines + j) % ci, 0),
                     )
                 )
         if g == 0:
             for j in range(ahead):
-                T.evaluate(fetch(X, base + ic, y1 * sh + ky * dh + up, T.min(x1 * sw + kx * ahead + j, iw - 1), 0))
-
-    @T.macro
-    def multiply(sums, X, K, g, base, y, x0, ic, ky, kx):
-        for k in range(ci):
-            for o in T.unroll(to):
-                for t in T.unroll(tw):
-                    for v in T.vectorized(c):
-                        sums[o, t, v] = (
-                            sums[o, t, v]
-                            + X[base + ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
-                            * K[g * to + o, ic, ky, kx, k, v]
-                        )
-
-    @T.macro
-    def multiply_lanes(sums, near, X, K, g, base, y, x0, ic, ky, kx):
-        for t in T.unroll(tw):
-            for k in T.vectorized(ci):
-                near[t, k] = X[base + ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
-        for k in T.unroll(ci):
-            for o in T.unroll(to):
-                for t in T.unroll(tw):
-                    for v in T.vectorized(c):
-                        sums[o, t, v] = sums[o, t, v] + near[t, k] * K[g * to + o, ic, ky, kx, k, v]
-
-    @T.macro
-    def multiply_inside(sums, near, X, K, g, base, at_y, at_x, ic, ky, kx):
-        for t in T.unroll(tw):
-            for k in T.vectorized(ci):
-                near[t, k] = T.Select(
-                    T.And(at_x + t * sw >= first_x, at_x + t * sw < last_x),
-                    X[base + ic, at_y, T.min(T.max(at_x + t * sw, first_x), last_x - 1), k],
-                    zero(X),
+                T.evaluate(
+                    fetch(
+                        X,
+                        *(base + at[0], following[0] * sh + at[1] * dh + up),
+                        *(T.min(following[1] * sw + at[2] * ahead + j, iw - 1), 0),
+                    )
                 )
-        for k in T.unroll(ci):
-            for o in T.unroll(to):
-                for t in T.unroll(tw):
-                    for v in T.vectorized(c):
-                        sums[o, t, v] = sums[o, t, v] + near[t, k] * K[g * to + o, ic, ky, kx, k, v]
 
     @T.prim_func(s_tir=True, private=True)
     def conv(
@@ -151,13 +143,8 @@ def conv2d(
         for task in T.parallel(tasks):
             with T.sblock("row"):
                 r = T.axis.spatial(tasks, task)
-                T.reads(
-                    X[0:all_blocks, 0:ih, 0:iw, 0:ci],
-                    K[0:blocks, 0:in_blocks, 0:kh, 0:kw, 0:ci, 0:c],
-                    B[0:blocks, 0:c],
-                    R[0:rn, 0:rh, 0:rw, 0:rc],
-                )
-                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                T.reads(*whole(X, K, B, R))
+                T.writes(*whole(O))
                 g: T.let[T.int32] = r % groups if rows_first else r // units
                 y: T.let[T.int32] = (r // groups if rows_first else r % units) // parts
                 base: T.let[T.int32] = base_of(g)
@@ -165,13 +152,8 @@ def conv2d(
                 for i in range(each):
                     with T.sblock("tile"):
                         n = T.axis.spatial(each, i)
-                        T.reads(
-                            X[0:all_blocks, 0:ih, 0:iw, 0:ci],
-                            K[0:blocks, 0:in_blocks, 0:kh, 0:kw, 0:ci, 0:c],
-                            B[0:blocks, 0:c],
-                            R[0:rn, 0:rh, 0:rw, 0:rc],
-                        )
-                        T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                        T.reads(*whole(X, K, B, R))
+                        T.writes(*whole(O))
                         acc = T.sblock_alloc_buffer((to, tw, c), "float32")
                         x0: T.let[T.int32] = T.min((part * each + n) * tw, last)
                         slot: T.let[T.int32] = n if rows_first else (y * parts + part) * each + n
@@ -188,21 +170,21 @@ def conv2d(
                             part = T.sblock_alloc_buffer((to, tw, c), dtype)
                             near = T.sblock_alloc_buffer((tw, ci), dtype)
                             for run in range(runs):
-                                for o in T.unroll(to):
-                                    for t in T.unroll(tw):
-                                        for v in T.vectorized(c):
-                                            part[o, t, v] = zero(X)
+                                over_tile(part, tiled, lambda o, t, v: zero(X))
                                 for step in range(T.min(each_run, steps - run * each_run)):
                                     place: T.let[T.int32] = run * each_run + step
-                                    foresee(X, K, g, base, slot, y1, x1, *position(place))
+                                    foresee(X, K, g, base, slot, (y1, x1), position(place))
                                     if ci == c:
-                                        multiply_lanes(part, near, X, K, g, base, y, x0, *position(place))
+                                        add_lanes(
+                                            *(part, near, tiled, ci, pixels(X, base, y, x0, position(place))),
+                                            weights(K, g, position(place)),
+                                        )
                                     else:
-                                        multiply(part, X, K, g, base, y, x0, *position(place))
-                                for o in T.unroll(to):
-                                    for t in T.unroll(tw):
-                                        for v in T.vectorized(c):
-                                            acc[o, t, v] = acc[o, t, v] + wide(part[o, t, v])
+                                        add_products(
+                                            *(part, tiled, ci, pixels(X, base, y, x0, position(place))),
+                                            weights(K, g, position(place)),
+                                        )
+                                over_tile(acc, tiled, lambda o, t, v: acc[o, t, v] + wide(part[o, t, v]))
                         elif skips:
                             near = T.sblock_alloc_buffer((tw, ci), dtype)
                             for ky, kx in T.grid(kh, kw):
@@ -210,14 +192,19 @@ def conv2d(
                                 at_x: T.let[T.int32] = x0 * sw + kx * dw + left
                                 if T.And(
                                     T.And(at_y >= low, at_y < high),
-                                    T.And(at_x + (tw - 1) * sw >= first_x, at_x < last_x),
+                                    T.And(at_x + (tw - 1) * sw >= source.border, at_x < source.border + source.width),
                                 ):
                                     for ic in range(in_blocks):
-                                        multiply_inside(acc, near, X, K, g, base, at_y, at_x, ic, ky, kx)
+                                        add_lanes(
+                                            *(acc, near, tiled, ci, inside(X, base + ic, at_y, at_x)),
+                                            weights(K, g, (ic, ky, kx)),
+                                        )
                         else:
                             for ic, ky, kx in T.grid(in_blocks, kh, kw):
-                                foresee(X, K, g, base, slot, y1, x1, ic, ky, kx)
-                                multiply(acc, X, K, g, base, y, x0, ic, ky, kx)
+                                foresee(X, K, g, base, slot, (y1, x1), (ic, ky, kx))
+                                add_products(
+                                    *(acc, tiled, ci, pixels(X, base, y, x0, (ic, ky, kx))), weights(K, g, (ic, ky, kx))
+                                )
                         for o in T.unroll(to):
                             for t in T.unroll(tw):
                                 for v in T.vectorized(c):
@@ -226,11 +213,10 @@ def conv2d(
                                     ).astype(dtype)
                 if part == 0:
                     for o in range(to):
-                        zero_sides(O, first + g * to + o, y + b_out, pw, b_out, c)
+                        blank_sides(O, first + g * to + o, y + b_out, pw, b_out, c, zero(O))
                 if T.And(part == 0, y == 0):
-                    for o, e in T.grid(to, b_out):
-                        zero_row(O, first + g * to + o, e, pw, c)
-                        zero_row(O, first + g * to + o, ph - 1 - e, pw, c)
+                    for o in range(to):
+                        blank_ends(O, first + g * to + o, ph, pw, b_out, c)
 
     return conv
 
@@ -268,25 +254,15 @@ def depthwise(source: Lying, target: Lying, window: Window, activation: Activati
         for task in T.parallel(tasks):
             with T.sblock("row"):
                 r = T.axis.spatial(tasks, task)
-                T.reads(
-                    X[0:blocks, 0:ih, 0:iw, 0:c],
-                    K[0:blocks, 0:kh, 0:kw, 0:c],
-                    B[0:blocks, 0:c],
-                    R[0:rn, 0:rh, 0:rw, 0:rc],
-                )
-                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                T.reads(*whole(X, K, B, R))
+                T.writes(*whole(O))
                 g: T.let[T.int32] = r // oh
                 y: T.let[T.int32] = r % oh
                 for i in range(tiles):
                     with T.sblock("tile"):
                         n = T.axis.spatial(tiles, i)
-                        T.reads(
-                            X[0:blocks, 0:ih, 0:iw, 0:c],
-                            K[0:blocks, 0:kh, 0:kw, 0:c],
-                            B[0:blocks, 0:c],
-                            R[0:rn, 0:rh, 0:rw, 0:rc],
-                        )
-                        T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                        T.reads(*whole(X, K, B, R))
+                        T.writes(*whole(O))
                         acc = T.sblock_alloc_buffer((tw, c), kept)
                         x0: T.let[T.int32] = T.min(n * tw, last)
                         for t in T.unroll(tw):
@@ -304,11 +280,9 @@ def depthwise(source: Lying, target: Lying, window: Window, activation: Activati
                                 O[first + g, y + b_out, x0 + t + b_out, v] = done(
                                     wide(acc[t, v]), R, g, y + rb, x0 + t + rb, v
                                 ).astype(dtype)
-                zero_sides(O, first + g, y + b_out, pw, b_out, c)
+                blank_sides(O, first + g, y + b_out, pw, b_out, c, zero(O))
                 if y == 0:
-                    for e in range(b_out):
-                        zero_row(O, first + g, e, pw, c)
-                        zero_row(O, first + g, ph - 1 - e, pw, c)
+                    blank_ends(O, first + g, ph, pw, b_out, c)
 
     return conv_depthwise
 
@@ -331,27 +305,13 @@ def conv2d_transpose(
     dtype, half = source.dtype, source.dtype != "float32"
     runs, each_run = partial_sums(in_blocks, ci, most)
 
-    @T.macro
-    def multiply(sums, X, K, g, y0, dy, dx, n, ic):
-        for k in range(ci):
-            for o in T.unroll(to):
-                for t in T.unroll(tw):
-                    for v in T.vectorized(c):
-                        sums[o, t, v] = (
-                            sums[o, t, v]
-                            + X[ic, y0 + b_in, T.min(n * tw, last) + t + b_in, k] * K[g * to + o, dy, dx, ic, k, v]
-                        )
+    tiled = (to, tw, c)
 
-    @T.macro
-    def multiply_lanes(sums, near, X, K, g, y0, dy, dx, n, ic):
-        for t in T.unroll(tw):
-            for k in T.vectorized(ci):
-                near[t, k] = X[ic, y0 + b_in, T.min(n * tw, last) + t + b_in, k]
-        for k in T.unroll(ci):
-            for o in T.unroll(to):
-                for t in T.unroll(tw):
-                    for v in T.vectorized(c):
-                        sums[o, t, v] = sums[o, t, v] + near[t, k] * K[g * to + o, dy, dx, ic, k, v]
+    def pixels(X: Any, y0: Any, n: Any, ic: Any) -> Any:
+        return lambda t, k: X[ic, y0 + b_in, T.min(n * tw, last) + t + b_in, k]
+
+    def weights(K: Any, g: Any, dy: Any, dx: Any, ic: Any) -> Any:
+        return lambda o, k, v: K[g * to + o, dy, dx, ic, k, v]
 
     @T.prim_func(s_tir=True, private=True)
     def deconv(
@@ -364,23 +324,15 @@ def conv2d_transpose(
         for task in T.parallel(rows):
             with T.sblock("row"):
                 r = T.axis.spatial(rows, task)
-                T.reads(
-                    X[0:in_blocks, 0:ih, 0:iw, 0:ci],
-                    K[0:blocks, 0:stride, 0:stride, 0:in_blocks, 0:ci, 0:c],
-                    B[0:blocks, 0:c],
-                )
-                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                T.reads(*whole(X, K, B))
+                T.writes(*whole(O))
                 g: T.let[T.int32] = r % groups
                 y0: T.let[T.int32] = r // groups
                 for y, x, i in T.grid(stride, stride, tiles):
                     with T.sblock("tile"):
                         dy, dx, n = T.axis.remap("SSS", [y, x, i])
-                        T.reads(
-                            X[0:in_blocks, 0:ih, 0:iw, 0:ci],
-                            K[0:blocks, 0:stride, 0:stride, 0:in_blocks, 0:ci, 0:c],
-                            B[0:blocks, 0:c],
-                        )
-                        T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                        T.reads(*whole(X, K, B))
+                        T.writes(*whole(O))
                         acc = T.sblock_alloc_buffer((to, tw, c), "float32")
                         for o, t in T.grid(to, tw):
                             T.evaluate(
@@ -399,22 +351,22 @@ def conv2d_transpose(
                             part = T.sblock_alloc_buffer((to, tw, c), dtype)
                             near = T.sblock_alloc_buffer((tw, ci), dtype)
                             for run in range(runs):
-                                for o in T.unroll(to):
-                                    for t in T.unroll(tw):
-                                        for v in T.vectorized(c):
-                                            part[o, t, v] = zero(X)
+                                over_tile(part, tiled, lambda o, t, v: zero(X))
                                 for step in range(T.min(each_run, in_blocks - run * each_run)):
                                     if ci == c:
-                                        multiply_lanes(part, near, X, K, g, y0, dy, dx, n, run * each_run + step)
+                                        add_lanes(
+                                            *(part, near, tiled, ci, pixels(X, y0, n, run * each_run + step)),
+                                            weights(K, g, dy, dx, run * each_run + step),
+                                        )
                                     else:
-                                        multiply(part, X, K, g, y0, dy, dx, n, run * each_run + step)
-                                for o in T.unroll(to):
-                                    for t in T.unroll(tw):
-                                        for v in T.vectorized(c):
-                                            acc[o, t, v] = acc[o, t, v] + wide(part[o, t, v])
+                                        add_products(
+                                            *(part, tiled, ci, pixels(X, y0, n, run * each_run + step)),
+                                            weights(K, g, dy, dx, run * each_run + step),
+                                        )
+                                over_tile(acc, tiled, lambda o, t, v: acc[o, t, v] + wide(part[o, t, v]))
                         else:
                             for ic in range(in_blocks):
-                                multiply(acc, X, K, g, y0, dy, dx, n, ic)
+                                add_products(acc, tiled, ci, pixels(X, y0, n, ic), weights(K, g, dy, dx, ic))
                         for o in T.unroll(to):
                             for t in T.unroll(tw):
                                 for v in T.vectorized(c):
@@ -425,10 +377,9 @@ def conv2d_transpose(
                                         v,
                                     ] = act(acc[o, t, v]).astype(dtype)
                 for o, y in T.grid(to, stride):
-                    zero_sides(O, first + g * to + o, y0 * stride + y + b_out, pw, b_out, c)
+                    blank_sides(O, first + g * to + o, y0 * stride + y + b_out, pw, b_out, c, zero(O))
                 if y0 == 0:
-                    for o, e in T.grid(to, b_out):
-                        zero_row(O, first + g * to + o, e, pw, c)
-                        zero_row(O, first + g * to + o, ph - 1 - e, pw, c)
+                    for o in range(to):
+                        blank_ends(O, first + g * to + o, ph, pw, b_out, c)
 
     return deconv

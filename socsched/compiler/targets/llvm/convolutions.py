@@ -198,13 +198,6 @@ class Convolutions(Images):
         blocked = whole.reshape(o, self.c, i, source.block, *weight.shape[2:]).transpose(0, 2, 4, 5, 3, 1)
         return self.constant(blocked, self.dtype)
 
-    def split(self, members: list[Group]) -> None:
-        image, offset = self.images.pop(members[0].output), 0
-        for member in members:
-            tensor = self.graph.values[member.output]
-            self.plain[member.output] = self.unpacked(image, tensor, offset)
-            offset += tensor.shape[1]
-
     # Transposed convolution.
 
     def conv2d_transpose(self, group: Group) -> None:

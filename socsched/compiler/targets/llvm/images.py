@@ -7,7 +7,7 @@ exchange tensors without conversion; any other image is plain NCHW there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,20 +61,71 @@ class Image:
         return self.lying.shape
 
 
-class Images:
-    """The values of a graph under construction, each blocked, plain or both, and the kernels made so far."""
+class Emitter:
+    """The values of a network that is lowered, each blocked, plain or both, and the kernels made so far.
 
-    def __init__(self, graph: Graph, weights: Mapping[str, Array], vector: Vector) -> None:
-        self.graph, self.weights, self.vector = graph, weights, vector
-        self.c, self.dtype = vector.block, vector.dtype
-        self.builder = relax.BlockBuilder()
-        self.dynamic = tirx.Var("P", "int64")
+    Numbers that no kernel states otherwise are of `dtype`; `c` is the channels of a block.
+    """
+
+    def __init__(self, graph: Graph, builder: Any, c: int, dtype: str) -> None:
+        self.graph, self.builder, self.c, self.dtype = graph, builder, c, dtype
         self.images: dict[str, Image] = {}
         self.plain: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
+        self.partial: dict[str, Any] = {}
+
+    def type(self, shape: Any, dtype: str = "") -> Any:
+        """Return a tensor type, by default of the dtype in which numbers are stored."""
+        return relax.TensorType(shape, dtype or self.dtype)
+
+    def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], result: Any) -> Any:
+        return self.builder.emit(relax.call_tir(self.kernel(make, args), operands, result))
+
+    def kernel(self, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        key = (make, args)
+        if key not in self.kernels:
+            self.kernels[key] = self.builder.add_func(script.kernel(make, args), make.__name__)
+        return self.kernels[key]
+
+    def image(self, target: Image, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> Image:
+        return replace(target, var=self.call(make, args, operands, self.type(target.shape, target.dtype)))
+
+    def into(self, name: str, target: Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
+        """Emit a kernel that fills a part of the concatenation `name`: into the tensor of the other parts."""
+        _, height, width, _ = target.shape
+        result = self.type((self.graph.values[name].shape[1] // self.c, height, width, self.c), target.dtype)
+        if name not in self.partial:
+            self.partial[name] = self.call(make, args, operands, result)
+            return
+        operands = [*operands, self.partial[name]]
+        call = relax.call_tir_inplace(self.kernel(make, args), operands, [len(operands) - 1], result)
+        self.partial[name] = self.builder.emit(call)
+
+    def reshaped(self, var: Any, shape: Any) -> Any:
+        return self.builder.emit(relax.op.reshape(var, shape))
+
+    def unpacked(self, image: Image, tensor: TensorType, offset: int) -> Any:
+        args = (image.lying, tensor.shape[1], offset)
+        return self.call(kernels.unpack, args, [image.var], self.type(tensor.shape))
+
+    def split(self, members: Sequence[Any]) -> None:
+        """Unpack the results of operators (groups or steps) that one kernel has computed."""
+        image, offset = self.images.pop(members[0].output), 0
+        for member in members:
+            tensor = self.graph.values[member.output]
+            self.plain[member.output] = self.unpacked(image, tensor, offset)
+            offset += tensor.shape[1]
+
+
+class Images(Emitter):
+    """The values of a graph in floating point while it is lowered; `packed`: weights by form."""
+
+    def __init__(self, graph: Graph, weights: Mapping[str, Array], vector: Vector) -> None:
+        super().__init__(graph, relax.BlockBuilder(), vector.block, vector.dtype)
+        self.weights, self.vector = weights, vector
+        self.dynamic = tirx.Var("P", "int64")
         self.packed: dict[Any, Any] = {}
         self.slices: dict[str, tuple[Group, int]] = {}
-        self.partial: dict[str, Any] = {}
 
     # Layout at the network's border and between its operators.
 
@@ -92,10 +143,6 @@ class Images:
 
     def variable(self, name: str, tensor: TensorType) -> Any:
         return relax.Var(name, self.type(self.physical(tensor), DTYPES[tensor.dtype]))
-
-    def type(self, shape: Any, dtype: str = "") -> Any:
-        """Return a tensor type, by default of the dtype in which numbers are stored."""
-        return relax.TensorType(shape, dtype or self.dtype)
 
     def border(self, value: str) -> int:
         """Return the zero border `value` needs: its convolutions' padding, and `EDGE` where it leaves blocked."""
@@ -115,7 +162,7 @@ class Images:
             self.plain[name] = variable
             return
         _, channels, height, width = tensor.shape
-        var = self.builder.emit(relax.op.reshape(variable, self.physical(tensor)[1:]))
+        var = self.reshaped(variable, self.physical(tensor)[1:])
         self.images[name] = Image(var, channels, height, width, self.c, EDGE, self.dtype)
 
     def leave(self, name: str) -> Any:
@@ -125,7 +172,7 @@ class Images:
         image = self.image_of(name)
         if image.border != EDGE:
             image = self.copied(image, EDGE)
-        return self.builder.emit(relax.op.reshape(image.var, self.physical(tensor)))
+        return self.reshaped(image.var, self.physical(tensor))
 
     def image_of(self, name: str) -> Image:
         """Return a value in blocks with the border its readers need, packed or copied if necessary."""
@@ -162,26 +209,7 @@ class Images:
         target = replace(image, var=None, border=border)
         return self.image(target, kernels.map_kernel, (image.lying, target.lying, ()), [image.var])
 
-    def unpacked(self, image: Image, tensor: TensorType, offset: int) -> Any:
-        args = (image.lying, tensor.shape[1], offset)
-        return self.call(kernels.unpack, args, [image.var], self.type(tensor.shape))
-
     # Kernels, constants, results.
-
-    def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], result: Any) -> Any:
-        return self.builder.emit(relax.call_tir(self.kernel(make, args), operands, result))
-
-    def kernel(self, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        key = (make, args)
-        if key not in self.kernels:
-            self.kernels[key] = self.builder.add_func(script.kernel(make, args), make.__name__)
-        return self.kernels[key]
-
-    def image(self, target: Image, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> Image:
-        return replace(target, var=self.call(make, args, operands, self.type(target.shape, target.dtype)))
-
-    def reshaped(self, var: Any, shape: tuple[int, ...]) -> Any:
-        return self.builder.emit(relax.op.reshape(var, shape))
 
     def constant(self, array: Array, dtype: str = "float32") -> Any:
         return relax.const(np.ascontiguousarray(array, dtype), dtype)
@@ -218,18 +246,7 @@ class Images:
         if group.output not in self.slices:
             self.images[group.output] = self.image(target, make, args, operands)
             return
-        name = self.slices[group.output][0].output
-        b = target.border
-        shape = (self.graph.values[name].shape[1] // self.c, target.height + 2 * b, target.width + 2 * b, self.c)
-        self.partial[name] = self.into(self.partial.get(name), shape, make, args, operands)
-
-    def into(self, tensor: Any, shape: Any, make: Any, args: tuple[Any, ...], operands: list[Any]) -> Any:
-        """Emit a kernel that fills part of `tensor`, None for a new one; return the tensor."""
-        if tensor is None:
-            return self.call(make, args, operands, self.type(shape))
-        operands = [*operands, tensor]
-        call = relax.call_tir_inplace(self.kernel(make, args), operands, [len(operands) - 1], self.type(shape))
-        return self.builder.emit(call)
+        self.into(self.slices[group.output][0].output, target, make, args, operands)
 
 
 def _padding(group: Group) -> int:

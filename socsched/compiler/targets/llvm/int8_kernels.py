@@ -16,43 +16,26 @@ from typing import Any
 from socsched.compiler.environment import T
 from socsched.compiler.quantize.epilogue import Epilogue, Stored, Window, constant
 from socsched.compiler.targets.llvm.int8_dot import Dot
-from socsched.compiler.targets.llvm.vector import Tile
-
-_NO_ALIAS = {"tirx.noalias": True, "tirx.is_scheduled": True}
+from socsched.compiler.targets.llvm.kernels import _NO_ALIAS, blank_sides, pixelwise, whole
+from socsched.compiler.targets.llvm.vector import Lying, Tile
 
 
 def conv2d(
-    in_blocks: int,
-    ci: int,
-    blocks: int,
-    c: int,
-    height: int,
-    width: int,
-    window: Window,
-    out: tuple[int, int],
-    b_in: int,
-    b_out: int,
-    total: int,
-    first: int,
-    other: tuple[int, int, int, int],
-    dtype: str,
-    epilogue: Epilogue,
-    dot: Dot,
-    tile: Tile,
+    source: Lying, target: Lying, window: Window, residual: Lying | None, epilogue: Epilogue, dot: Dot, tile: Tile
 ) -> Any:
     """Return conv(X, K[blocks, phases^2, in_blocks, kh, kw, ci/4, c, 4], table[blocks, phases^2, rows, c], R, O).
 
-    `height` x `width` is the input without border, `out` the output's size in pixels of one phase; `other` is the
-    physical shape of the residual R, with its own border: (blocks, height, width, border).
+    `residual`: the image R that is added, if any; else R is a single pixel, which nobody reads.
     """
     kh, kw = window.taps
-    s, ph_, base, lift = window.stride, window.phases, window.base + b_in, window.lift
-    oh, ow = out
+    in_blocks, ci, blocks, c, first = source.blocks, source.block, target.blocks, target.block, target.first
+    s, ph_, base, lift = window.stride, window.phases, window.base + source.border, window.lift
+    oh, ow, b_out, dtype = target.height // ph_, target.width // ph_, target.border, source.dtype
     tw, to, ls = tile.pixels, tile.blocks, dot.lanes
     parts, quads, last = c // ls, ci // 4, ow - tw
     tiles, rows = -(-ow // tw), blocks // to * oh
-    ih, iw, ph, pw = height + 2 * b_in, width + 2 * b_in, oh * ph_ + 2 * b_out, ow * ph_ + 2 * b_out
-    rb, rh, rw, b_r = other
+    (_, ih, iw, _), (total, ph, pw, _) = source.shape, target.shape
+    rb, rh, rw, b_r = (*residual.shape[:3], residual.border) if residual else (1, 1, 1, 0)
     out_dtype, nt, blank, phases = epilogue.dtype, epilogue.rows, epilogue.blank, ph_ * ph_
     vector, four, weights, step = f"int32x{ls}", f"{dtype}x4", f"int8x{4 * ls}", dot.step
     r_dtype = epilogue.dtype if epilogue.residual else "uint8"
@@ -69,23 +52,13 @@ def conv2d(
         for task in T.parallel(rows):
             with T.sblock("row"):
                 r = T.axis.spatial(rows, task)
-                T.reads(
-                    X[0:in_blocks, 0:ih, 0:iw, 0:ci],
-                    K[0:blocks, 0:phases, 0:in_blocks, 0:kh, 0:kw, 0:quads, 0:c, 0:4],
-                    S[0:blocks, 0:phases, 0:nt, 0:c],
-                    R[0:rb, 0:rh, 0:rw, 0:c],
-                )
-                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                T.reads(*whole(X, K, S, R))
+                T.writes(*whole(O))
                 for dy, dx, i in T.grid(ph_, ph_, tiles):
                     with T.sblock("tile"):
                         vy, vx, n = T.axis.remap("SSS", [dy, dx, i])
-                        T.reads(
-                            X[0:in_blocks, 0:ih, 0:iw, 0:ci],
-                            K[0:blocks, 0:phases, 0:in_blocks, 0:kh, 0:kw, 0:quads, 0:c, 0:4],
-                            S[0:blocks, 0:phases, 0:nt, 0:c],
-                            R[0:rb, 0:rh, 0:rw, 0:c],
-                        )
-                        T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                        T.reads(*whole(X, K, S, R))
+                        T.writes(*whole(O))
                         acc = T.sblock_alloc_buffer((to, tw, c), "int32")
                         for o, t in T.grid(to, tw):
                             for v in T.vectorized(c):
@@ -133,11 +106,8 @@ def conv2d(
                                             v,
                                         ],
                                     )
-                for o, y, e in T.grid(to, ph_, b_out):
-                    for v in T.vectorized(c):
-                        O[first + r // oh * to + o, r % oh * ph_ + y + b_out, e, v] = blank
-                    for v in T.vectorized(c):
-                        O[first + r // oh * to + o, r % oh * ph_ + y + b_out, pw - 1 - e, v] = blank
+                for o, y in T.grid(to, ph_):
+                    blank_sides(O, first + r // oh * to + o, r % oh * ph_ + y + b_out, pw, b_out, c, blank)
                 if r % oh == 0:
                     for o, e, x in T.grid(to, b_out, pw):
                         for v in T.vectorized(c):
@@ -148,23 +118,14 @@ def conv2d(
     return conv_int8
 
 
-def max_pool(
-    blocks: int,
-    c: int,
-    height: int,
-    width: int,
-    window: tuple[int, int, int, int],
-    results: tuple[int, int],
-    b_in: int,
-    b_out: int,
-    stored: Stored,
-) -> Any:
+def max_pool(source: Lying, target: Lying, window: tuple[int, int, int, int], stored: Stored) -> Any:
     """Return pool(X, O): maximum over windows (rows, columns, stride, padding); pixels outside the input are ignored.
 
-    `results`: rows and columns of the output, which may begin a window that the input does not fill.
+    The output may begin a window that the input does not fill.
     """
-    (kh, kw, stride, pad), (oh, ow) = window, results
-    ih, iw, ph, pw = height + 2 * b_in, width + 2 * b_in, oh + 2 * b_out, ow + 2 * b_out
+    blocks, c, height, width = source.blocks, source.block, source.height, source.width
+    (kh, kw, stride, pad), (_, ih, iw, _), (_, ph, pw, _) = window, source.shape, target.shape
+    oh, ow, b_in, b_out = target.height, target.width, source.border, target.border
     dtype, blank, least = stored.dtype, constant(stored.dtype, stored.zero), constant(stored.dtype, stored.low)
 
     @T.prim_func(s_tir=True, private=True)
@@ -173,13 +134,13 @@ def max_pool(
         for task in T.parallel(blocks * ph):
             with T.sblock("row"):
                 r = T.axis.spatial(blocks * ph, task)
-                T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
-                T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
+                T.reads(*whole(X))
+                T.writes(*whole(O))
                 for x in range(pw):
                     with T.sblock("window"):
                         w = T.axis.spatial(pw, x)
-                        T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
-                        T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
+                        T.reads(*whole(X))
+                        T.writes(*whole(O))
                         best = T.sblock_alloc_buffer((c,), dtype)
                         inside = T.And(T.And(r % ph >= b_out, r % ph < ph - b_out), T.And(w >= b_out, w < pw - b_out))
                         for v in T.vectorized(c):
@@ -210,156 +171,65 @@ def max_pool(
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An input of `combine`: its bytes, border, and multiplier (fixed point of `combine`'s shift)."""
+    """An input of `combine`: where it lies, its stored zero, and its multiplier (fixed point of `combine`'s shift)."""
 
-    stored: Stored
-    border: int
+    lying: Lying
+    zero: int
     factor: int
 
 
-def combine(
-    blocks: int,
-    c: int,
-    height: int,
-    width: int,
-    left: Operand,
-    right: Operand | None,
-    b_out: int,
-    total: int,
-    first: int,
-    stored: Stored,
-    relu: bool,
-    shift: int,
-) -> Any:
-    """Return combine(X[, Y], O): X and Y rescaled to the step of O and added; written to blocks `first` onwards of O.
+def combine(left: Operand, right: Operand | None, target: Lying, stored: Stored, relu: bool, shift: int) -> Any:
+    """Return combine(X, Y, O): X and Y rescaled to the step of O and added; written to blocks `first` onwards of O.
 
-    With one operand this is a copy to another step, border or range; `relu` clips below zero.
+    With one operand this is a copy to another step, border or range, and Y a single pixel; `relu` clips below zero.
     """
-    lh, lw = height + 2 * left.border, width + 2 * left.border
-    other = right or Operand(left.stored, 0, 0)
-    rb, rh, rw = (blocks, height + 2 * other.border, width + 2 * other.border) if right else (1, 1, 1)
-    ph, pw, lb, b_r = height + 2 * b_out, width + 2 * b_out, left.border, other.border
-    dtype, blank = stored.dtype, constant(stored.dtype, stored.zero)
+    lb, b_r, dtype = left.lying.border, right.lying.border if right else 0, stored.dtype
     low = stored.zero if relu else stored.low
     rounding = (1 << (shift - 1)) + (stored.zero << shift)
+    other = right.lying.shape if right else (1, 1, 1, target.block)
 
-    def finish(x: Any, y: Any) -> Any:
-        value = (T.Cast("int32", x) - T.int32(left.stored.zero)) * T.int32(left.factor)
+    def value(X: Any, Y: Any, g: Any, y: Any, x: Any, v: Any) -> Any:
+        sums = (T.Cast("int32", X[g, y + lb, x + lb, v]) - T.int32(left.zero)) * T.int32(left.factor)
         if right:
-            value = value + (T.Cast("int32", y) - T.int32(other.stored.zero)) * T.int32(other.factor)
-        rounded = T.shift_right(value + T.int32(rounding), T.int32(shift))
+            added = T.Cast("int32", Y[g, y + b_r, x + b_r, v]) - T.int32(right.zero)
+            sums = sums + added * T.int32(right.factor)
+        rounded = T.shift_right(sums + T.int32(rounding), T.int32(shift))
         return T.Cast(dtype, T.min(T.max(rounded, T.int32(low)), T.int32(stored.high)))
 
-    @T.prim_func(s_tir=True, private=True)
-    def combine_int8(
-        X: T.Buffer((blocks, lh, lw, c), dtype),
-        Y: T.Buffer((rb, rh, rw, c), dtype),
-        O: T.Buffer((total, ph, pw, c), dtype),
-    ):
-        T.func_attr(_NO_ALIAS)
-        for task in T.parallel(blocks * ph):
-            with T.sblock("row"):
-                r = T.axis.spatial(blocks * ph, task)
-                T.reads(X[0:blocks, 0:lh, 0:lw, 0:c], Y[0:rb, 0:rh, 0:rw, 0:c])
-                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                if r % ph < b_out or r % ph >= ph - b_out:
-                    for x in range(pw):
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, x, v] = blank
-                else:
-                    for e in range(b_out):
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, e, v] = blank
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, pw - 1 - e, v] = blank
-                    for x in range(width):
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, x + b_out, v] = finish(
-                                X[r // ph, r % ph - b_out + lb, x + lb, v],
-                                Y[r // ph, r % ph - b_out + b_r, x + b_r, v],
-                            )
-
-    return combine_int8
+    return pixelwise(target, value, [(left.lying.shape, dtype), (other, dtype)], stored.zero)
 
 
 _ROUNDER, _ROUNDER_BITS = 12582912.0, 0x4B400000
 
 
-def quantise(
-    blocks: int, c: int, channels: int, height: int, width: int, b_in: int, b_out: int, inverse: float, stored: Stored
-) -> Any:
-    """Return quantise(X, O): fp32 to bytes, halves to even; X is [blocks, H + 2b, W + 2b, c], or NCHW for b_in -1."""
-    ph, pw = height + 2 * b_out, width + 2 * b_out
-    plain = b_in < 0
-    shape = (1, channels, height, width) if plain else (blocks, height + 2 * b_in, width + 2 * b_in, c)
-    s0, s1, s2, s3 = shape
-    dtype, blank = stored.dtype, constant(stored.dtype, stored.zero)
+def quantise(channels: int, edge: int, target: Lying, inverse: float, stored: Stored) -> Any:
+    """Return quantise(X, O): fp32 to bytes, halves to even; X is in blocks with a border `edge`, or NCHW for -1."""
+    blocks, c, height, width = target.blocks, target.block, target.height, target.width
+    plain = edge < 0
+    shape = (1, channels, height, width) if plain else (blocks, height + 2 * edge, width + 2 * edge, c)
     low, high = stored.low - stored.zero, stored.high - stored.zero
-
-    def rounded(x: Any) -> Any:
-        scaled = T.min(T.max(x * T.float32(inverse), T.float32(low)), T.float32(high))
-        # Added to 1.5 * 2^23 a small number is rounded, halves to even, into the low bits of the sum.
-        bits = T.reinterpret(scaled + T.float32(_ROUNDER), dtype="int32")
-        return T.Cast(dtype, bits - T.int32(_ROUNDER_BITS - stored.zero))
 
     def source(X: Any, block: Any, y: Any, x: Any, v: Any) -> Any:
         if not plain:
-            return X[block, y + b_in, x + b_in, v]
+            return X[block, y + edge, x + edge, v]
         value = X[0, T.min(block * c + v, channels - 1), y, x]
         return value if channels == blocks * c else T.if_then_else(block * c + v < channels, value, T.float32(0))
 
-    @T.prim_func(s_tir=True, private=True)
-    def quantise_int8(X: T.Buffer((s0, s1, s2, s3), "float32"), O: T.Buffer((blocks, ph, pw, c), dtype)):
-        T.func_attr(_NO_ALIAS)
-        for task in T.parallel(blocks * ph):
-            with T.sblock("row"):
-                r = T.axis.spatial(blocks * ph, task)
-                T.reads(X[0:s0, 0:s1, 0:s2, 0:s3])
-                T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
-                if r % ph < b_out or r % ph >= ph - b_out:
-                    for x in range(pw):
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, x, v] = blank
-                else:
-                    for e in range(b_out):
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, e, v] = blank
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, pw - 1 - e, v] = blank
-                    for x in range(width):
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, x + b_out, v] = rounded(source(X, r // ph, r % ph - b_out, x, v))
+    def rounded(X: Any, _: Any, *at: Any) -> Any:
+        scaled = T.min(T.max(source(X, *at) * T.float32(inverse), T.float32(low)), T.float32(high))
+        # Added to 1.5 * 2^23 a small number is rounded, halves to even, into the low bits of the sum.
+        bits = T.reinterpret(scaled + T.float32(_ROUNDER), dtype="int32")
+        return T.Cast(stored.dtype, bits - T.int32(_ROUNDER_BITS - stored.zero))
 
-    return quantise_int8
+    return pixelwise(target, rounded, [(shape, "float32")], stored.zero)
 
 
-def dequantise(blocks: int, c: int, height: int, width: int, b_in: int, b_out: int, step: float, stored: Stored) -> Any:
+def dequantise(source: Lying, target: Lying, step: float, stored: Stored) -> Any:
     """Return dequantise(X, O): bytes to fp32 blocks with another border."""
-    ih, iw, ph, pw = height + 2 * b_in, width + 2 * b_in, height + 2 * b_out, width + 2 * b_out
-    dtype, zero = stored.dtype, stored.zero
+    border = source.border
 
-    @T.prim_func(s_tir=True, private=True)
-    def dequantise_int8(X: T.Buffer((blocks, ih, iw, c), dtype), O: T.Buffer((blocks, ph, pw, c), "float32")):
-        T.func_attr(_NO_ALIAS)
-        for task in T.parallel(blocks * ph):
-            with T.sblock("row"):
-                r = T.axis.spatial(blocks * ph, task)
-                T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
-                T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
-                if r % ph < b_out or r % ph >= ph - b_out:
-                    for x in range(pw):
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, x, v] = T.float32(0)
-                else:
-                    for e in range(b_out):
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, e, v] = T.float32(0)
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, pw - 1 - e, v] = T.float32(0)
-                    for x in range(width):
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, x + b_out, v] = T.Cast(
-                                "float32", T.Cast("int32", X[r // ph, r % ph - b_out + b_in, x + b_in, v]) - zero
-                            ) * T.float32(step)
+    def value(X: Any, _: Any, g: Any, y: Any, x: Any, v: Any) -> Any:
+        byte = T.Cast("int32", X[g, y + border, x + border, v])
+        return T.Cast("float32", byte - stored.zero) * T.float32(step)
 
-    return dequantise_int8
+    return pixelwise(target, value, [(source.shape, stored.dtype)])

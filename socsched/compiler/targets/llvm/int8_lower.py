@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler import script
 from socsched.compiler.environment import relax
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.passes.relax_form import DTYPES, rounded
+from socsched.compiler.passes.relax_form import DTYPES, emit_main, rounded
 from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array, Scale
 from socsched.compiler.quantize.network import QuantisedGraph, Step
-from socsched.compiler.targets.llvm import int8_kernels, kernels
-from socsched.compiler.targets.llvm.images import EDGE, Image
+from socsched.compiler.targets.llvm import int8_kernels
+from socsched.compiler.targets.llvm.images import EDGE, Emitter, Image
 from socsched.compiler.targets.llvm.int8_dot import Dot
 from socsched.compiler.targets.llvm.int8_kernels import Operand
 from socsched.compiler.targets.llvm.lower import Exact, Lowered
@@ -43,47 +42,38 @@ def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], vector: 
     return _Lowering(quantised, weights, vector, dot).run()
 
 
-class _Lowering:
+class _Lowering(Emitter):
     def __init__(self, quantised: QuantisedGraph, weights: Mapping[str, Array], vector: Vector, dot: Dot) -> None:
-        self.q, self.graph, self.vector, self.dot = quantised, quantised.graph, vector, dot
-        self.c = vector.block
+        self.q, self.vector, self.dot = quantised, vector, dot
         self.exact = Exact(quantised.graph, weights, vector)
-        self.builder = self.exact.builder
-        self.images: dict[str, Image] = {}
-        self.plain: dict[str, Any] = {}
-        self.kernels: dict[Any, Any] = {}
+        super().__init__(quantised.graph, self.exact.builder, vector.block, "float32")
         self.slices: dict[str, tuple[str, int]] = {}
-        self.partial: dict[str, Any] = {}
         self.siblings: dict[str, list[Step]] = {}
 
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
         outputs = tuple(self.at_border(name) for name in self.graph.outputs)
-        pairs = list(zip(self.graph.inputs, inputs, strict=True))
-        variables = [relax.Var(name, self.type(physical_shape(tensor), DTYPES[tensor.dtype])) for name, tensor in pairs]
+        variables = [
+            relax.Var(name, self.type(physical_shape(tensor), DTYPES[tensor.dtype]))
+            for name, tensor in zip(self.graph.inputs, inputs, strict=True)
+        ]
         self.plan_slices()
         merged = self.plan_siblings()
-        with self.builder.function("main", variables, attrs={"num_input": len(variables)}):
-            with self.builder.dataflow():
-                for (name, tensor), variable in zip(pairs, variables, strict=True):
-                    self.enter(name, tensor, variable)
-                for step in self.q.steps:
-                    if step.exact:
-                        self.compute_exactly(step)
-                    elif step.output not in merged:
-                        _EMITTERS[step.group.kind](self, step)
-                results = tuple(self.leave(name) for name in self.graph.outputs)
-                output = self.builder.emit_output(results)
-            self.builder.emit_func_output(output)
+
+        def operators() -> None:
+            for step in self.q.steps:
+                if step.exact:
+                    self.compute_exactly(step)
+                elif step.output not in merged:
+                    _EMITTERS[step.group.kind](self, step)
+
+        emit_main(self, inputs, variables, operators)
         return Lowered(self.builder.get(), inputs, outputs)
 
     # Layout at the network's border and between its operators.
 
     def at_border(self, name: str) -> TensorType:
         return self.exact.at_border(name)
-
-    def type(self, shape: Any, dtype: str = "float32") -> Any:
-        return relax.TensorType(shape, dtype)
 
     def stored(self, value: str) -> Stored:
         return stored(self.q.scales[value], self.dot)
@@ -101,7 +91,7 @@ class _Lowering:
         if name in self.images or all(step.exact for step in self.q.consumers(name)):
             return
         if tensor.layout != "NCHW":
-            variable = self.builder.emit(relax.op.reshape(variable, physical_shape(tensor)[1:]))
+            variable = self.reshaped(variable, physical_shape(tensor)[1:])
         self.quantise(name, tensor.layout == "NCHW", variable)
 
     def quantise(self, name: str, plain: bool, variable: Any) -> None:
@@ -113,7 +103,7 @@ class _Lowering:
         scale, stored = self.q.scales[name], self.stored(name)
         image = Image(None, channels, height, width, block, self.border(name), stored.dtype)
         edge = -1 if plain else EDGE
-        args = (image.blocks, block, channels, height, width, edge, image.border, float(1.0 / scale.step), stored)
+        args = (channels, edge, image.lying, float(1.0 / scale.step), stored)
         self.images[name] = self.image(image, int8_kernels.quantise, args, [variable])
 
     def round(self, name: str) -> None:
@@ -138,11 +128,7 @@ class _Lowering:
         """Let `lower` emit an operator that has no int8 form."""
         for name in step.group.inputs:
             if name not in self.exact.plain and name not in self.exact.images:
-                image, scale = self.images[name], float(self.q.scales[name].step)
-                args = (image.blocks, image.block, image.height, image.width, image.border, 0, scale, self.stored(name))
-                target = replace(image, border=0, dtype="float32")
-                image = self.image(target, int8_kernels.dequantise, args, [image.var])
-                self.exact.plain[name] = self.unpacked(image, self.graph.values[name], 0)
+                self.exact.plain[name] = self.unpacked(self.dequantised(name, 0), self.graph.values[name], 0)
         self.exact.emit_group(step.group)
         self.round(step.output)
 
@@ -153,37 +139,24 @@ class _Lowering:
             return self.exact.leave(name)
         tensor, image = self.at_border(name), self.images[name]
         if name not in self.q.floats:
-            edge = 0 if tensor.layout == "NCHW" else EDGE
-            step = float(self.q.scales[name].step)
-            args = (image.blocks, image.block, image.height, image.width, image.border, edge, step, self.stored(name))
-            target = replace(image, border=edge, dtype="float32")
-            image = self.image(target, int8_kernels.dequantise, args, [image.var])
+            image = self.dequantised(name, 0 if tensor.layout == "NCHW" else EDGE)
         if tensor.layout == "NCHW":
             return self.unpacked(image, tensor, 0)
-        return self.builder.emit(relax.op.reshape(image.var, physical_shape(tensor)))
+        return self.reshaped(image.var, physical_shape(tensor))
 
-    def unpacked(self, image: Image, tensor: TensorType, offset: int) -> Any:
-        args = (image.lying, tensor.shape[1], offset)
-        return self.call(kernels.unpack, args, [image.var], self.type(tensor.shape))
+    def dequantised(self, name: str, border: int) -> Image:
+        """Return a value of bytes in fp32, in blocks with a border."""
+        image = self.images[name]
+        target = replace(image, border=border, dtype="float32")
+        args = (image.lying, target.lying, float(self.q.scales[name].step), self.stored(name))
+        return self.image(target, int8_kernels.dequantise, args, [image.var])
 
     # Kernels and constants.
-
-    def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], result: Any) -> Any:
-        return self.builder.emit(relax.call_tir(self.kernel(make, args), operands, result))
-
-    def kernel(self, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        key = (make, args)
-        if key not in self.kernels:
-            self.kernels[key] = self.builder.add_func(script.kernel(make, args), make.__name__)
-        return self.kernels[key]
 
     def nothing(self, block: int = 0, dtype: str = "") -> Any:
         """Return a placeholder for an operand that a kernel does not read."""
         dtype = dtype or self.dot.dtype
         return relax.const(np.zeros((1, 1, 1, block or self.c), dtype), dtype)
-
-    def image(self, target: Image, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> Image:
-        return replace(target, var=self.call(make, args, operands, self.type(target.shape, target.dtype)))
 
     def place(self, name: str, target: Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
         """Emit a kernel; a slice of a concatenation is written into the tensor that holds the previous slice."""
@@ -191,16 +164,6 @@ class _Lowering:
             self.images[name] = self.image(target, make, args, operands)
             return
         self.into(self.slices[name][0], target, make, args, operands)
-
-    def into(self, concat: str, target: Image, make: Any, args: tuple[Any, ...], operands: list[Any]) -> None:
-        _, height, width, _ = target.shape
-        result = self.type((self.graph.values[concat].shape[1] // self.c, height, width, self.c), target.dtype)
-        if concat not in self.partial:
-            self.partial[concat] = self.call(make, args, operands, result)
-            return
-        operands = [*operands, self.partial[concat]]
-        call = relax.call_tir_inplace(self.kernel(make, args), operands, [len(operands) - 1], result)
-        self.partial[concat] = self.builder.emit(call)
 
     # Concatenations written in place, and convolutions that share their input.
 
@@ -244,21 +207,18 @@ class _Lowering:
         leaves = step.output in self.q.floats
         border = 0 if len(members) > 1 else self.border(concat)
         target = Image(None, channels, height, width, self.c, border, "float32" if leaves else self.dot.dtype)
-        total = self.graph.values[concat].shape[1] // self.c if concat != step.output else target.blocks
-        other, residual, extra = (1, 1, 1, 0), None, self.nothing(dtype="uint8")
+        lying = target.lying
+        if concat != step.output:
+            lying = replace(lying, total=self.graph.values[concat].shape[1] // self.c, first=first)
+        added, residual, extra = None, None, self.nothing(dtype="uint8")
         if step.residual:
             added = self.image_of(step.residual)
             if added.block != self.c:
                 raise CompileError(f"{step.output}: an addition of {added.channels} channels fills no block")
-            other, extra = (*added.shape[:3], added.border), added.var
-            residual = (self.stored(step.residual).zero, step.factors[0])
+            residual, extra = (self.stored(step.residual).zero, step.factors[0]), added.var
         epilogue = Epilogue(None if leaves else self.stored(step.output), step.shift, step.relu, residual)
-        size = (height // window.phases, width // window.phases)
-        args = (
-            *(source.blocks, source.block, target.blocks, self.c, source.height, source.width, window, size),
-            *(source.border, border, total, first, other, self.dot.dtype, epilogue, self.dot),
-            int8_tile(self.vector, self.dot, target.blocks, size[1]),
-        )
+        chosen = int8_tile(self.vector, self.dot, target.blocks, width // window.phases)
+        args = (source.lying, lying, window, added.lying if added else None, epilogue, self.dot, chosen)
         operands = [source.var, *self.constants(members, source, target, leaves), extra]
         self.place(step.output, target, int8_kernels.conv2d, args, operands)
         if len(members) > 1:
@@ -281,13 +241,6 @@ class _Lowering:
         blocked = whole[0].reshape(*flat.shape[1:3], target.blocks, self.c).transpose(2, 0, 1, 3)
         return [relax.const(weight, "int8"), relax.const(np.ascontiguousarray(blocked), "int32")]
 
-    def split(self, members: list[Step]) -> None:
-        image, offset = self.images.pop(members[0].output), 0
-        for member in members:
-            tensor = self.graph.values[member.output]
-            self.plain[member.output] = self.unpacked(image, tensor, offset)
-            offset += tensor.shape[1]
-
     def concat(self, step: Step) -> None:
         name = step.output
         _, channels, height, width = self.graph.values[name].shape
@@ -303,26 +256,23 @@ class _Lowering:
             raise CompileError(f"{step.output}: only channels in whole blocks of {self.c} can be concatenated on CPUs")
         first = 0
         for value, factor, source in zip(step.group.inputs, step.factors, sources, strict=True):
-            args = self.combined(step, source, Operand(self.stored(value), source.border, factor), None, target)
-            args = (*args[:7], target.blocks, first, *args[9:])
+            lying = replace(target.lying, blocks=source.blocks, total=target.blocks, first=first)
+            args = (self.operand(value, source, factor), None, lying, *self.rescaled(step))
             self.into(step.output, target, int8_kernels.combine, args, [source.var, self.nothing()])
             first += source.blocks
 
-    def combined(
-        self, step: Step, source: Image, left: Operand, right: Operand | None, target: Image
-    ) -> tuple[Any, ...]:
-        shape = (source.blocks, source.block, source.height, source.width)
-        return (*shape, left, right, target.border, source.blocks, 0, self.stored(step.output), step.relu, RATIO_SHIFT)
+    def operand(self, value: str, source: Image, factor: int) -> Operand:
+        return Operand(source.lying, self.stored(value).zero, factor)
+
+    def rescaled(self, step: Step) -> tuple[Stored, bool, int]:
+        return self.stored(step.output), step.relu, RATIO_SHIFT
 
     def add(self, step: Step) -> None:
         """Emit an addition, or with one operand a standalone ReLU."""
         sources = [self.image_of(value) for value in step.group.inputs]
-        left, *rest = (
-            Operand(self.stored(value), source.border, factor)
-            for value, source, factor in zip(step.group.inputs, sources, step.factors, strict=True)
-        )
+        left, *rest = map(self.operand, step.group.inputs, sources, step.factors)
         target = replace(sources[0], var=None, border=self.border(step.output))
-        args = self.combined(step, sources[0], left, rest[0] if rest else None, target)
+        args = (left, rest[0] if rest else None, target.lying, *self.rescaled(step))
         operands = [sources[0].var, sources[1].var if rest else self.nothing(target.block)]
         self.images[step.output] = self.image(target, int8_kernels.combine, args, operands)
 
@@ -330,12 +280,8 @@ class _Lowering:
         source, a = self.image_of(step.group.inputs[0]), step.group.attrs
         _, _, height, width = self.graph.values[step.output].shape
         target = replace(source, var=None, height=height, width=width, border=self.border(step.output))
-        args = (
-            *(source.blocks, source.block, source.height, source.width),
-            tuple(int(a[name]) for name in ("kernel_h", "kernel_w", "stride_h", "pad")),
-            *((height, width), source.border, target.border),
-            self.stored(step.output),
-        )
+        kh, kw, stride, pad = (int(a[name]) for name in ("kernel_h", "kernel_w", "stride_h", "pad"))
+        args = (source.lying, target.lying, (kh, kw, stride, pad), self.stored(step.output))
         self.images[step.output] = self.image(target, int8_kernels.max_pool, args, [source.var])
 
 

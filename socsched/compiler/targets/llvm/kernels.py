@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# ruff: noqa: E741
+# ruff: noqa: E741, B023
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
 """CPU kernels other than convolutions on channel-blocked activations: finished PrimFuncs, no schedule is applied.
 
@@ -11,6 +11,7 @@ are zero, because their weights are zero.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from socsched.compiler.environment import T, tirx
@@ -35,91 +36,128 @@ def fetch(buffer: Any, *at: Any, write: bool = False) -> Any:
     return tirx.call_intrin("void", "tirx.prefetch", T.address_of(buffer[at]), int(write), 3, 1)
 
 
+def whole(*buffers: Any) -> list[Any]:
+    """Return all of each buffer, as blocks state what they read and write."""
+    return [buffer[tuple(slice(0, int(size)) for size in buffer.shape)] for buffer in buffers]
+
+
 @T.macro
-def zero_row(O, block, y, width, c):
-    """Write zeros over a row of a block, borders included."""
+def blank_row(O, block, y, width, c, blank):
+    """Fill a row of a block, borders included."""
     for x in range(width):
         for v in T.vectorized(c):
-            O[block, y, x, v] = zero(O)
+            O[block, y, x, v] = blank
 
 
 @T.macro
-def zero_sides(O, block, y, width, border, c):
-    """Write zeros left and right of a row's pixels; `width` includes both borders."""
+def blank_sides(O, block, y, width, border, c, blank):
+    """Fill what is left and right of a row's pixels; `width` includes both borders."""
     for e in range(border):
         for v in T.vectorized(c):
-            O[block, y, e, v] = zero(O)
+            O[block, y, e, v] = blank
         for v in T.vectorized(c):
-            O[block, y, width - 1 - e, v] = zero(O)
+            O[block, y, width - 1 - e, v] = blank
+
+
+@T.macro
+def blank_ends(O, block, height, width, border, c):
+    """Write zeros over the rows above and below an image; `height` and `width` include both borders."""
+    for e in range(border):
+        blank_row(O, block, e, width, c, zero(O))
+        blank_row(O, block, height - 1 - e, width, c, zero(O))
+
+
+@T.macro
+def over_tile(sums, tile, value):
+    """Set the sums of a register tile (blocks, pixels, lanes), each to value(block, pixel, lane)."""
+    for o in T.unroll(tile[0]):
+        for t in T.unroll(tile[1]):
+            for v in T.vectorized(tile[2]):
+                sums[o, t, v] = value(o, t, v)
+
+
+@T.macro
+def add_products(sums, tile, ci, pixel, weight):
+    """Add the products of `ci` channels to a register tile: pixel(t, k) from memory times weight(o, k, v)."""
+    for k in range(ci):
+        over_tile(sums, tile, lambda o, t, v: sums[o, t, v] + pixel(t, k) * weight(o, k, v))
+
+
+@T.macro
+def add_lanes(sums, near, tile, ci, pixel, weight):
+    """Add the products of `ci` channels, whose pixels are first loaded into registers, `near`."""
+    for t in T.unroll(tile[1]):
+        for k in T.vectorized(ci):
+            near[t, k] = pixel(t, k)
+    for k in T.unroll(ci):
+        over_tile(sums, tile, lambda o, t, v: sums[o, t, v] + near[t, k] * weight(o, k, v))
+
+
+def pixelwise(
+    target: Lying, value: Callable[..., Any], sources: Sequence[tuple[tuple[int, ...], str]], blank: int = 0
+) -> Any:
+    """Return kernel(X, O) or, of two `sources` (shape and dtype), kernel(X, Y, O), which fills an image's blocks.
+
+    A pixel is value(X, Y, block, row, column, lane), the border `blank`.
+    """
+    blocks, c, height, width = target.blocks, target.block, target.height, target.width
+    total, ph, pw, _ = target.shape
+    border, first, dtype, edge = target.border, target.first, target.dtype, tirx.const(blank, target.dtype)
+    (x_shape, x_dtype), (y_shape, y_dtype) = sources[0], sources[-1]
+
+    @T.macro
+    def rows(X, Y, O, read):
+        for task in T.parallel(blocks * ph):
+            with T.sblock("row"):
+                r = T.axis.spatial(blocks * ph, task)
+                T.reads(*read)
+                T.writes(*whole(O))
+                if T.Or(r % ph < border, r % ph >= height + border):
+                    blank_row(O, first + r // ph, r % ph, pw, c, edge)
+                else:
+                    blank_sides(O, first + r // ph, r % ph, pw, border, c, edge)
+                    for x in range(width):
+                        for v in T.vectorized(c):
+                            O[first + r // ph, r % ph, x + border, v] = value(*(X, Y, r // ph, r % ph - border, x, v))
+
+    if len(sources) > 1:
+
+        @T.prim_func(s_tir=True, private=True)
+        def of_two(
+            X: T.Buffer(x_shape, x_dtype), Y: T.Buffer(y_shape, y_dtype), O: T.Buffer((total, ph, pw, c), dtype)
+        ):
+            T.func_attr(_NO_ALIAS)
+            rows(X, Y, O, whole(X, Y))
+
+        return of_two
+
+    @T.prim_func(s_tir=True, private=True)
+    def of_one(X: T.Buffer(x_shape, x_dtype), O: T.Buffer((total, ph, pw, c), dtype)):
+        T.func_attr(_NO_ALIAS)
+        rows(X, X, O, whole(X))
+
+    return of_one
 
 
 def map_kernel(source: Lying, target: Lying, activation: Activation) -> Any:
     """Return map(X, O): an element-wise function, from blocks `source.first` to blocks `target.first` onwards."""
-    blocks, c, height = target.blocks, target.block, target.height
-    sn, sh, sw, _ = source.shape
-    total, ph, pw, _ = target.shape
-    b_in, b_out, start, first, width = source.border, target.border, source.first, target.first, target.width
-    dtype = target.dtype
-    act = apply_activation(activation, dtype)
+    border, start, act = source.border, source.first, apply_activation(activation, target.dtype)
 
-    @T.prim_func(s_tir=True, private=True)
-    def map_image(X: T.Buffer((sn, sh, sw, c), dtype), O: T.Buffer((total, ph, pw, c), dtype)):
-        T.func_attr(_NO_ALIAS)
-        for task in T.parallel(blocks * ph):
-            with T.sblock("row"):
-                r = T.axis.spatial(blocks * ph, task)
-                T.reads(X[0:sn, 0:sh, 0:sw, 0:c])
-                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                if T.Or(r % ph < b_out, r % ph >= height + b_out):
-                    zero_row(O, first + r // ph, r % ph, pw, c)
-                else:
-                    zero_sides(O, first + r // ph, r % ph, pw, b_out, c)
-                    for x in range(width):
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, x + b_out, v] = act(
-                                X[start + r // ph, r % ph - b_out + b_in, x + b_in, v]
-                            )
+    def value(X, _, g, y, x, v):
+        return act(X[start + g, y + border, x + border, v])
 
-    return map_image
+    return pixelwise(target, value, [(source.shape, target.dtype)])
 
 
 def binary_kernel(left: Lying, right: Lying, target: Lying, op: str, activation: Activation) -> Any:
     """Return op(X, Y, O): add, subtract, multiply, maximum or minimum; a 1x1 image is broadcast over the other."""
-    blocks, c, height, width = target.blocks, target.block, target.height, target.width
-    ln, lh, lw, _ = left.shape
-    rn, rh, rw, _ = right.shape
-    total, ph, pw, _ = target.shape
-    b_out, first = target.border, target.first
-    dtype = target.dtype
-    lb, rb, act, combine = left.border, right.border, apply_activation(activation, dtype), _BINARY[op]
+    lb, rb, act, combine = left.border, right.border, apply_activation(activation, target.dtype), _BINARY[op]
     ly, lx, ry, rx = (int(size > 1) for size in (left.height, left.width, right.height, right.width))
 
-    @T.prim_func(s_tir=True, private=True)
-    def combine_images(
-        X: T.Buffer((ln, lh, lw, c), dtype),
-        Y: T.Buffer((rn, rh, rw, c), dtype),
-        O: T.Buffer((total, ph, pw, c), dtype),
-    ):
-        T.func_attr(_NO_ALIAS)
-        for task in T.parallel(blocks * ph):
-            with T.sblock("row"):
-                r = T.axis.spatial(blocks * ph, task)
-                T.reads(X[0:ln, 0:lh, 0:lw, 0:c], Y[0:rn, 0:rh, 0:rw, 0:c])
-                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
-                if T.Or(r % ph < b_out, r % ph >= height + b_out):
-                    zero_row(O, first + r // ph, r % ph, pw, c)
-                else:
-                    zero_sides(O, first + r // ph, r % ph, pw, b_out, c)
-                    for x in range(width):
-                        for v in T.vectorized(c):
-                            O[first + r // ph, r % ph, x + b_out, v] = act(
-                                combine(
-                                    X[r // ph, (r % ph - b_out) * ly + lb, x * lx + lb, v],
-                                    Y[r // ph, (r % ph - b_out) * ry + rb, x * rx + rb, v],
-                                )
-                            )
+    def value(X, Y, g, y, x, v):
+        return act(combine(X[g, y * ly + lb, x * lx + lb, v], Y[g, y * ry + rb, x * rx + rb, v]))
 
-    return combine_images
+    return pixelwise(target, value, [(left.shape, target.dtype), (right.shape, target.dtype)])
 
 
 _BINARY = {
@@ -167,9 +205,9 @@ def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
                 T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
                 T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
                 if T.Or(r % ph < b_out, r % ph >= oh + b_out):
-                    zero_row(O, r // ph, r % ph, pw, c)
+                    blank_row(O, r // ph, r % ph, pw, c, zero(O))
                 else:
-                    zero_sides(O, r // ph, r % ph, pw, b_out, c)
+                    blank_sides(O, r // ph, r % ph, pw, b_out, c, zero(O))
                     for x in range(ow):
                         with T.sblock("window"):
                             w = T.axis.spatial(ow, x)
@@ -223,15 +261,15 @@ def resize(source: Lying, target: Lying, linear: bool, activation: Activation, r
         for task in T.parallel(blocks * ph):
             with T.sblock("row"):
                 r = T.axis.spatial(blocks * ph, task)
-                T.reads(X[0:blocks, 0:ih, 0:iw, 0:c], P[0 : oh + ow, 0:2], S[0 : oh + ow], R[0:rn, 0:rh, 0:rw, 0:rc])
+                T.reads(*whole(X, P, S, R))
                 T.writes(O[0:total, 0:ph, 0:pw, 0:c])
                 line = T.sblock_alloc_buffer((iw, c), "float32")
                 g: T.let[T.int32] = r // ph
                 y: T.let[T.int32] = r % ph - b_out
                 if T.Or(y < 0, y >= oh):
-                    zero_row(O, first + g, y + b_out, pw, c)
+                    blank_row(O, first + g, y + b_out, pw, c, zero(O))
                 else:
-                    zero_sides(O, first + g, y + b_out, pw, b_out, c)
+                    blank_sides(O, first + g, y + b_out, pw, b_out, c, zero(O))
                     if linear:
                         for x in range(iw):
                             for v in T.vectorized(c):
@@ -285,7 +323,7 @@ def grid_sample(image: tuple[int, int, int, int], places: int, align: bool, bord
         for task in T.parallel(batch * parts):
             with T.sblock("part"):
                 r = T.axis.spatial(batch * parts, task)
-                T.reads(X[0:batch, 0:channels, 0 : height * width], G[0:batch, 0:2, 0:places])
+                T.reads(*whole(X, G))
                 T.writes(O[0:batch, 0:channels, 0:places])
                 first = T.meta_var(T.min(r % parts * chunk, places - chunk))
                 place = T.sblock_alloc_buffer((2, chunk), "float32")
@@ -334,9 +372,9 @@ def rows_to_image(target: Lying) -> Any:
                 T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
                 y: T.let[T.int32] = r % ph - border
                 if T.Or(y < 0, y >= height):
-                    zero_row(O, r // ph, y + border, pw, c)
+                    blank_row(O, r // ph, y + border, pw, c, zero(O))
                 else:
-                    zero_sides(O, r // ph, y + border, pw, border, c)
+                    blank_sides(O, r // ph, y + border, pw, border, c, zero(O))
                     for x in range(width):
                         for v in T.vectorized(c):
                             O[r // ph, y + border, x + border, v] = X[y * width + x, r // ph * c + v]
@@ -394,7 +432,7 @@ def product(sizes: Product, tile: Tile, parts: int, activation: Activation, dtyp
         for task in T.parallel(tasks):
             with T.sblock("part"):
                 r = T.axis.spatial(tasks, task)
-                T.reads(X[0:batch, 0:rows, 0:inputs], W[0:matrices, 0:inputs, 0:depth], B[0:extent])
+                T.reads(*whole(X, W, B))
                 T.writes(O[0:batch, 0:rows, 0:columns])
                 b: T.let[T.int32] = r // (groups * parts)
                 g: T.let[T.int32] = r // parts % groups
@@ -404,7 +442,7 @@ def product(sizes: Product, tile: Tile, parts: int, activation: Activation, dtyp
                 for i in range(each):
                     with T.sblock("tile"):
                         t0 = T.axis.spatial(each, i)
-                        T.reads(X[0:batch, 0:rows, 0:inputs], W[0:matrices, 0:inputs, 0:depth], B[0:extent])
+                        T.reads(*whole(X, W, B))
                         T.writes(O[0:batch, 0:rows, 0:columns])
                         acc = T.sblock_alloc_buffer((to, tw, c), "float32")
                         x0: T.let[T.int32] = T.min((r % parts * each + t0) * tw, rows - tw)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from socsched.compiler.environment import relax
-from socsched.compiler.passes.relax_form import emit_general
+from socsched.compiler.passes.relax_form import emit_general, emit_main
 from socsched.compiler.targets.llvm import rules
 from socsched.compiler.targets.llvm.convolutions import Convolutions
 from socsched.compiler.targets.llvm.fuse import fuse
@@ -52,16 +52,11 @@ class Exact(Convolutions):
         self.plan_slices()
         self.plan_siblings()
         general: list[str] = []
-        with self.builder.function("main", variables, attrs={"num_input": len(variables)}):
-            with self.builder.dataflow():
-                for name, tensor, variable in zip(self.graph.inputs, inputs, variables, strict=True):
-                    self.enter(name, tensor, variable)
-                for group in self.graph.groups:
-                    if self.emit_group(group):
-                        general.append(group.kind)
-                results = tuple(self.leave(name) for name in self.graph.outputs)
-                output = self.builder.emit_output(results)
-            self.builder.emit_func_output(output)
+
+        def operators() -> None:
+            general.extend(group.kind for group in self.graph.groups if self.emit_group(group))
+
+        emit_main(self, inputs, variables, operators)
         outputs = tuple(self.at_border(name) for name in self.graph.outputs)
         return Lowered(self.builder.get(), inputs, outputs, tuple(dict.fromkeys(general)))
 

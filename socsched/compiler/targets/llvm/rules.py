@@ -95,14 +95,13 @@ def _concat(images: Images, group: Group) -> Emitter | None:
         return None
 
     def emit(group: Group) -> None:
-        target, first, tensor = _result(images, group), 0, None
+        target, first = _result(images, group), 0
         for name in group.inputs:
             source = images.image_of(name)
             place = replace(source.lying, border=target.border, total=target.blocks, first=first)
             first += source.blocks
             args = (source.lying, place, ())
-            tensor = images.into(tensor, target.lying.shape, kernels.map_kernel, args, [source.var])
-        images.partial[group.output] = tensor
+            images.into(group.output, target, kernels.map_kernel, args, [source.var])
         _finish_concat(images, group)
 
     return emit

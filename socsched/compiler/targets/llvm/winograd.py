@@ -21,7 +21,17 @@ from socsched.compiler.targets.llvm.conv_kernels import residual_shape
 from socsched.compiler.targets.llvm.fuse import Activation, finish
 from socsched.compiler.targets.llvm.half import TERMS
 from socsched.compiler.targets.llvm.half import runs as partial_sums
-from socsched.compiler.targets.llvm.kernels import _NO_ALIAS, wide, zero, zero_row, zero_sides
+from socsched.compiler.targets.llvm.kernels import (
+    _NO_ALIAS,
+    add_lanes,
+    add_products,
+    blank_ends,
+    blank_sides,
+    over_tile,
+    whole,
+    wide,
+    zero,
+)
 from socsched.compiler.targets.llvm.vector import LANED, Lying, Vector
 
 FEWEST_TILES = 32  # below, transforming and reading more weights costs more than it saves
@@ -132,23 +142,11 @@ def conv2d_winograd(
             for v in T.vectorized(ci):
                 V[y * q + i, vi, vn, v] = _patch_row(m, i, lambda j: W[y, j, v])
 
-    @T.macro
-    def multiply(acc, V, U, vo, vp, vq, ic, k):
-        for h in T.unroll(pair):
-            for t in T.unroll(held):
-                for v in T.vectorized(c):
-                    acc[h, t, v] = acc[h, t, v] + V[vp, ic, vq * held + t, k] * U[vo * pair + h, vp, ic, k, v]
+    def pixels(V: Any, vp: Any, vq: Any, ic: Any) -> Any:
+        return lambda t, k: V[vp, ic, vq * held + t, k]
 
-    @T.macro
-    def multiply_lanes(acc, near, V, U, vo, vp, vq, ic):
-        for t in T.unroll(held):
-            for k in T.vectorized(ci):
-                near[t, k] = V[vp, ic, vq * held + t, k]
-        for k in T.unroll(ci):
-            for h in T.unroll(pair):
-                for t in T.unroll(held):
-                    for v in T.vectorized(c):
-                        acc[h, t, v] = acc[h, t, v] + near[t, k] * U[vo * pair + h, vp, ic, k, v]
+    def weights(U: Any, vo: Any, vp: Any, ic: Any) -> Any:
+        return lambda h, k, v: U[vo * pair + h, vp, ic, k, v]
 
     @T.macro
     def out_columns(M, H, i, vh, vn):
@@ -174,13 +172,8 @@ def conv2d_winograd(
         for task in T.parallel(tasks):
             with T.sblock("group"):
                 g = T.axis.spatial(tasks, task)
-                T.reads(
-                    X[0:in_blocks, 0:ih, 0:iw, 0:ci],
-                    U[0:blocks, 0:positions, 0:in_blocks, 0:ci, 0:c],
-                    B[0:blocks, 0:c],
-                    Z[0:rn, 0:rh, 0:rw, 0:rc],
-                )
-                T.writes(O[0:total, 0:ph, 0:pw, 0:c])
+                T.reads(*whole(X, U, B, Z))
+                T.writes(*whole(O))
                 V = T.sblock_alloc_buffer((positions, in_blocks, together, ci), products)
                 M = T.sblock_alloc_buffer((pair, positions, together, c), "float32")
                 for ic, n in T.grid(in_blocks, together):
@@ -221,16 +214,19 @@ def conv2d_winograd(
                             if products != "float32":
                                 near = T.sblock_alloc_buffer((held, ci), products)
                             for run in range(runs):
-                                for h in T.unroll(pair):
-                                    for t in T.unroll(held):
-                                        for v in T.vectorized(c):
-                                            acc[h, t, v] = zero(U)
+                                over_tile(acc, (pair, held, c), lambda h, t, v: zero(U))
                                 for step in range(T.min(each_run, in_blocks - run * each_run)):
                                     if products == "float32":
-                                        for k in range(ci):
-                                            multiply(acc, V, U, vo, vp, vq, run * each_run + step, k)
+                                        add_products(
+                                            *(acc, (pair, held, c), ci, pixels(V, vp, vq, run * each_run + step)),
+                                            weights(U, vo, vp, run * each_run + step),
+                                        )
                                     else:
-                                        multiply_lanes(acc, near, V, U, vo, vp, vq, run * each_run + step)
+                                        add_lanes(
+                                            *(acc, near, (pair, held, c), ci),
+                                            pixels(V, vp, vq, run * each_run + step),
+                                            weights(U, vo, vp, run * each_run + step),
+                                        )
                                 for h in T.unroll(pair):
                                     for t in T.unroll(held):
                                         for v in T.vectorized(c):
@@ -265,10 +261,8 @@ def conv2d_winograd(
                                         ).astype(dtype)
                 for o in range(blocks):
                     if o % tasks == g:
-                        for e in range(b_out):
-                            zero_row(O, first + o, e, pw, c)
-                            zero_row(O, first + o, ph - 1 - e, pw, c)
+                        blank_ends(O, first + o, ph, pw, b_out, c)
                         for y in range(height):
-                            zero_sides(O, first + o, y + b_out, pw, b_out, c)
+                            blank_sides(O, first + o, y + b_out, pw, b_out, c, zero(O))
 
     return conv_winograd

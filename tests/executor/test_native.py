@@ -27,7 +27,6 @@ from socsched.executor.build import build_executor, glibc_note, newest_glibc
 from socsched.executor.orders import declared_terms
 from socsched.executor.outcome import read_outcome
 from socsched.executor.settings import JOURNAL, RunSettings, write_settings
-from socsched.executor.virtual import differences_from_simulator, run_native
 from socsched.faults.model import Failure, Faults, Overrun, Slowdown
 from socsched.planning.io import to_document
 from socsched.planning.plan import Plan
@@ -42,6 +41,7 @@ from tests.executor.random_runs import (
     preemptive_run,
 )
 from tests.runtime.run_plans import executed, pipeline, plan, task
+from tools.verify.virtual_clock import differences_from_simulator, run_native
 
 
 def start(executor: Path, settings: RunSettings, folder: Path, **changes: Any) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,6 @@ from socsched.api.books import book
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.executor.build import require_executor
 from socsched.executor.settings import RunSettings
-from socsched.executor.virtual import run_native
 from socsched.faults.model import Delay, Faults
 from socsched.modebook.book import Book, Change, Drive
 from socsched.modebook.cells import Cell
@@ -21,6 +20,7 @@ from socsched.modebook.simulate import account, simulate_book
 from socsched.sim.simulate import simulate
 from tests.modebook.conftest import cost
 from tools.verify.books import Tally, delicate_drive, random_book
+from tools.verify.virtual_clock import run_native
 
 MS = 10**6
 PERIOD = 100 * MS

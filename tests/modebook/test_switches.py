@@ -12,13 +12,13 @@ import pytest
 from socsched.errors import DescriptorError, UsageError
 from socsched.executor.build import require_executor
 from socsched.executor.settings import RunSettings
-from socsched.executor.virtual import run_native
 from socsched.faults.model import Dropout, Faults
 from socsched.modebook.book import Book, Change, Drive, cell_of, random_drive, read_drive
 from socsched.modebook.cells import Cell
 from socsched.modebook.simulate import UNACCOUNTED, account, simulate_book
 from socsched.modebook.transitions import RESPONSES, WORK, drain
 from socsched.sim.simulate import simulate
+from tools.verify.virtual_clock import run_native
 
 SECOND = 10**9
 START = Cell("MAXN", "cool", "none", "base")

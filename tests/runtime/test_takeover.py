@@ -13,9 +13,9 @@ from run_plans import MS, plan, task
 from socsched.executor.build import require_executor
 from socsched.executor.outcome import Executed
 from socsched.executor.settings import RunSettings
-from socsched.executor.virtual import run_native
 from socsched.planning.plan import Plan
 from socsched.trace.trace import Trace
+from tools.verify.virtual_clock import run_native
 
 FRAMES = 40
 

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from socsched.executor.build import build_executor, cxx_compiler
 from socsched.executor.outcome import Executed
-from socsched.executor.virtual import differences_from_simulator, run_native
 from tests.executor.random_runs import (
     eventful_preemptive_run,
     eventful_run,
@@ -29,6 +28,7 @@ from tests.executor.random_runs import (
     preemptive_levels_run,
     preemptive_run,
 )
+from tools.verify.virtual_clock import differences_from_simulator, run_native
 
 RUNS = {
     "plain": plain_run,

@@ -21,10 +21,10 @@ import numpy as np
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.targets.opencl.device import Device
-from socsched.compiler.targets.opencl.run import OpenClStage
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import MachineError
 from socsched.models.registry import get_model
+from tools.verify.opencl_stage import OpenClStage
 
 Array = np.ndarray[Any, Any]
 

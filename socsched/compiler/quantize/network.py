@@ -8,7 +8,7 @@ as fp32 sums times their step, again without rounding to eight bits.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -332,3 +332,37 @@ def _floats(graph: Graph, steps: list[Step]) -> frozenset[str]:
             if all(part is not None and part.layer is not None and not part.residual for part in parts):
                 floats |= {value, *step.group.inputs}
     return frozenset(floats)
+
+
+def planned_slices(q: QuantisedGraph, takes: Callable[[Step], bool]) -> dict[str, tuple[str, int]]:
+    """Return the inputs written directly into concatenations: (the concatenation, first channel).
+
+    No byte is changed by those; `takes` says whether a target writes all inputs of one so.
+    """
+    found: dict[str, tuple[str, int]] = {}
+    for step in q.steps:
+        if step.group.kind != "concat" or step.exact or not q.graph.in_place(step.group):
+            continue
+        unchanged = step.output in q.floats or (
+            all(factor == 1 << RATIO_SHIFT for factor in step.factors)
+            and all(q.scales[value].low == q.scales[step.output].low for value in step.group.inputs)
+        )
+        first = 0
+        for value in step.group.inputs if unchanged and takes(step) else ():
+            found[value] = (step.output, first)
+            first += q.graph.values[value].shape[1]
+    return found
+
+
+def planned_siblings(q: QuantisedGraph, leaves: Callable[[Step], bool]) -> dict[str, list[Step]]:
+    """Return sets of 1x1 convolutions of one input that are one product each, by the first: a detection head.
+
+    `leaves` says whether the sums of one leave the network in a form that allows it.
+    """
+    heads: dict[tuple[str, bool], list[Step]] = {}
+    for step in q.steps:
+        a = step.group.attrs
+        pointwise = step.group.kind == "conv2d" and a["kernel_h"] == a["stride_h"] == 1 and not a["pad"]
+        if pointwise and step.output in q.floats and leaves(step):
+            heads.setdefault((step.group.inputs[0], step.relu), []).append(step)
+    return {members[0].output: members for members in heads.values()}

@@ -7,7 +7,7 @@ nothing else reads them.  Operators without int8 form are computed in fp32 by TV
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from socsched.compiler.passes.relax_form import DTYPES, emit_general, emit_main,
 from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array, Scale
-from socsched.compiler.quantize.network import Layer, QuantisedGraph, Step
+from socsched.compiler.quantize.network import Layer, QuantisedGraph, Step, planned_siblings, planned_slices
 from socsched.compiler.targets.cuda import gemm, int8_kernels
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_kernels import Operand
@@ -30,41 +30,6 @@ from socsched.errors import CompileError
 from socsched.graph.integers import CONVOLUTIONS
 from socsched.graph.operators import TensorType
 from socsched.graph.rules import ASYMMETRIC, SYMMETRICALLY
-
-_UNITY = 1 << RATIO_SHIFT
-
-
-def planned_slices(q: QuantisedGraph) -> dict[str, tuple[str, int]]:
-    """Return the inputs written directly into concatenations: (the concatenation, first channel)."""
-    found: dict[str, tuple[str, int]] = {}
-    for step in q.steps:
-        if step.group.kind != "concat" or step.exact or not q.graph.in_place(step.group):
-            continue
-        inputs, scales = step.group.inputs, q.scales
-        unchanged = step.output in q.floats or (
-            all(factor == _UNITY for factor in step.factors)
-            and all(scales[value].low == scales[step.output].low for value in inputs)
-        )
-        computed = {other.output for other in q.steps if other.layer}
-        if not unchanged or any(value not in computed for value in inputs):
-            continue
-        first = 0
-        for value in inputs:
-            found[value] = (step.output, first)
-            first += q.graph.values[value].shape[1]
-    return found
-
-
-def planned_siblings(q: QuantisedGraph, slices: Container[str]) -> dict[str, list[Step]]:
-    """Return sets of 1x1 convolutions of one input whose sums all leave: one product each (detection heads)."""
-    heads: dict[tuple[str, bool], list[Step]] = {}
-    for step in q.steps:
-        leaves, a = step.output in q.floats and step.output not in slices, step.group.attrs
-        pointwise = step.group.kind == "conv2d" and a["kernel_h"] == a["kernel_w"] == a["stride_h"] == 1
-        if leaves and pointwise and not a["pad"]:
-            heads.setdefault((step.group.inputs[0], step.relu), []).append(step)
-    return {members[0].output: members for members in heads.values()}
-
 
 Layers = Sequence[tuple[Step, Layer]]
 """Convolutions computed as one, with their integers."""
@@ -301,8 +266,11 @@ class _Lowering(Int8Values):
     def __init__(self, quantised: QuantisedGraph, weights: Mapping[str, Array], arch: str, bound: bool) -> None:
         super().__init__(quantised, weights, bound)
         self.arch = arch
-        self.slices = planned_slices(quantised)
-        self.siblings = planned_siblings(quantised, self.slices)
+        computed = {step.output for step in quantised.steps if step.layer}
+        self.slices = planned_slices(quantised, lambda step: computed.issuperset(step.group.inputs))
+        self.siblings = planned_siblings(
+            quantised, lambda step: step.output not in self.slices and step.group.attrs["kernel_w"] == 1
+        )
         self.merged = {step.output for members in self.siblings.values() for step in members[1:]}
         self.products: list[tuple[Convolution, Tile]] = []
 

@@ -172,14 +172,3 @@ def is_function(artifact: Artifact) -> bool:
 def marking(outputs: Iterable[str]) -> str | None:
     """Return the output that marks the rows in use, None if every row is: counts are 0 and labels -1 in the others."""
     return next((name for name in outputs if name == "counts" or name.endswith("labels")), None)
-
-
-def used_rows(name: str, marks: np.ndarray[Any, Any]) -> int:
-    """Return the number of rows in use; `marks` is the content of the marking output `name`."""
-    return int(np.count_nonzero(marks > 0 if name == "counts" else marks >= 0))
-
-
-def valid_rows(found: Mapping[str, np.ndarray[Any, Any]]) -> int | None:
-    """Return the number of rows in use among a function's outputs, None if every row is."""
-    name = marking(found)
-    return None if name is None else used_rows(name, found[name])

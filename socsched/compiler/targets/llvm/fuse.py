@@ -296,13 +296,6 @@ def is_known(activation: Activation) -> bool:
     return not activation or activation[0] in _FUNCTIONS
 
 
-def keeps_zero(activation: Activation) -> bool:
-    """Return whether zero maps to zero, so that borders and missing channels may pass through."""
-    name = activation[0] if activation else ""
-    within = name != "clip" or activation[1] <= 0 <= activation[2]
-    return within and name not in ("sigmoid", "exp", "hard_sigmoid")
-
-
 def finish(activation: Activation, residual: bool) -> Callable[..., Any]:
     """Return f(value, R, *indices): the value with the residual added if there is one, activated."""
     act = function(activation)
@@ -326,14 +319,6 @@ def exponential(x: Any) -> Any:
     return mantissa * T.reinterpret(T.shift_left(T.Cast("int32", whole) + 127, 23), dtype="float32")
 
 
-def _sigmoid(x: Any) -> Any:
-    return T.float32(1) / (T.float32(1) + exponential(T.float32(0) - x))
-
-
-def _tanh(x: Any) -> Any:
-    return T.float32(2) * _sigmoid(T.float32(2) * x) - T.float32(1)
-
-
 def _erf(x: Any) -> Any:
     size = tirx.abs(x)
     t = T.float32(1) / (T.float32(1) + T.float32(0.3275911) * size)
@@ -344,29 +329,30 @@ def _erf(x: Any) -> Any:
     return tirx.Select(x < T.float32(0), T.float32(0) - near, near)
 
 
-def _gelu_of(x: Any, scale: float, shift: float, factor: float) -> Any:
-    return x * (_erf(x * T.float32(scale)) + T.float32(shift)) * T.float32(factor)
+def functions(exp: Callable[[Any], Any], tanh: Callable[[Any], Any] | None, erf: Callable[[Any], Any]) -> Any:
+    """Return the activations of float32 expressions by name, from elementary functions; without tanh by the sigmoid."""
+
+    def clip(x: Any, low: float, high: float) -> Any:
+        return T.min(T.max(x, T.float32(low)), T.float32(high))
+
+    def sigmoid(x: Any) -> Any:
+        return T.float32(1) / (T.float32(1) + exp(T.float32(0) - x))
+
+    def hard_sigmoid(x: Any, alpha: float, beta: float) -> Any:
+        return clip(x * T.float32(alpha) + T.float32(beta), 0.0, 1.0)
+
+    return {
+        "relu": lambda x: T.max(x, T.float32(0)),
+        "clip": clip,
+        "leaky_relu": lambda x, alpha: T.max(x, T.float32(0)) + T.min(x, T.float32(0)) * T.float32(alpha),
+        "sigmoid": sigmoid,
+        "tanh": tanh or (lambda x: T.float32(2) * sigmoid(T.float32(2) * x) - T.float32(1)),
+        "silu": lambda x: x * sigmoid(x),
+        "hard_sigmoid": hard_sigmoid,
+        "hard_swish": lambda x: x * hard_sigmoid(x, 1 / 6, 0.5),
+        "erf": erf,
+        "gelu": lambda x, inner, add, outer: x * (erf(x * T.float32(inner)) + T.float32(add)) * T.float32(outer),
+    }
 
 
-def _clip(x: Any, low: float, high: float) -> Any:
-    return T.min(T.max(x, T.float32(low)), T.float32(high))
-
-
-def _hard_sigmoid(x: Any, alpha: float, beta: float) -> Any:
-    return _clip(x * T.float32(alpha) + T.float32(beta), 0.0, 1.0)
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "relu": lambda x: T.max(x, T.float32(0)),
-    "clip": _clip,
-    "leaky_relu": lambda x, alpha: T.max(x, T.float32(0)) + T.min(x, T.float32(0)) * T.float32(alpha),
-    "sigmoid": _sigmoid,
-    "tanh": _tanh,
-    "silu": lambda x: x * _sigmoid(x),
-    "hard_sigmoid": _hard_sigmoid,
-    "hard_swish": lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5),
-    "exp": exponential,
-    "erf": _erf,
-    "gelu": _gelu_of,
-    "sqrt": lambda x: T.sqrt(x),
-}
+_FUNCTIONS = {**functions(exponential, None, _erf), "exp": exponential, "sqrt": lambda x: T.sqrt(x)}

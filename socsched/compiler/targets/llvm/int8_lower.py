@@ -20,7 +20,7 @@ from socsched.compiler.passes.relax_form import DTYPES, emit_main, rounded
 from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array, Scale
-from socsched.compiler.quantize.network import QuantisedGraph, Step
+from socsched.compiler.quantize.network import QuantisedGraph, Step, planned_siblings, planned_slices
 from socsched.compiler.targets.llvm import int8_kernels
 from socsched.compiler.targets.llvm.images import EDGE, Emitter, Image
 from socsched.compiler.targets.llvm.int8_dot import Dot
@@ -30,8 +30,6 @@ from socsched.compiler.targets.llvm.vector import Tile, Vector
 from socsched.errors import CompileError
 from socsched.graph.integers import CONVOLUTIONS
 from socsched.graph.operators import TensorType
-
-_UNITY = 1 << RATIO_SHIFT
 
 
 def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], vector: Vector, dot: Dot) -> Lowered:
@@ -47,8 +45,10 @@ class _Lowering(Emitter):
         self.q, self.vector, self.dot = quantised, vector, dot
         self.exact = Exact(quantised.graph, weights, vector)
         super().__init__(quantised.graph, self.exact.builder, vector.block, "float32")
-        self.slices: dict[str, tuple[str, int]] = {}
-        self.siblings: dict[str, list[Step]] = {}
+        self.slices = planned_slices(
+            quantised, lambda step: not any(self.graph.values[name].shape[1] % self.c for name in step.group.inputs)
+        )
+        self.siblings = planned_siblings(quantised, lambda step: self.at_border(step.output).layout == "NCHW")
 
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
@@ -57,8 +57,7 @@ class _Lowering(Emitter):
             relax.Var(name, self.type(physical_shape(tensor), DTYPES[tensor.dtype]))
             for name, tensor in zip(self.graph.inputs, inputs, strict=True)
         ]
-        self.plan_slices()
-        merged = self.plan_siblings()
+        merged = {step.output for members in self.siblings.values() for step in members[1:]}
 
         def operators() -> None:
             for step in self.q.steps:
@@ -165,36 +164,6 @@ class _Lowering(Emitter):
             return
         self.into(self.slices[name][0], target, make, args, operands)
 
-    # Concatenations written in place, and convolutions that share their input.
-
-    def plan_slices(self) -> None:
-        """Plan the slices of inputs written directly into a concatenation: (the concatenation, first block)."""
-        for step in self.q.steps:
-            if step.group.kind != "concat" or step.exact or not self.graph.in_place(step.group):
-                continue
-            inputs = step.group.inputs
-            unchanged = step.output in self.q.floats or (
-                all(factor == _UNITY for factor in step.factors)
-                and all(self.q.scales[value].low == self.q.scales[step.output].low for value in inputs)
-            )
-            if not unchanged or any(self.graph.values[value].shape[1] % self.c for value in inputs):
-                continue
-            first = 0
-            for value in inputs:
-                self.slices[value] = (step.output, first)
-                first += self.graph.values[value].shape[1] // self.c
-
-    def plan_siblings(self) -> set[str]:
-        """Merge 1x1 convolutions of one input into one kernel if all sums leave as plain NCHW (a detection head)."""
-        heads: dict[tuple[str, bool], list[Step]] = {}
-        for step in self.q.steps:
-            plain = step.output in self.q.floats and self.at_border(step.output).layout == "NCHW"
-            a = step.group.attrs
-            if plain and step.group.kind == "conv2d" and a["kernel_h"] == a["stride_h"] == 1 and not a["pad"]:
-                heads.setdefault((step.group.inputs[0], step.relu), []).append(step)
-        self.siblings = {members[0].output: members for members in heads.values()}
-        return {step.output for members in heads.values() for step in members[1:]}
-
     # Operators.
 
     def convolution(self, step: Step) -> None:
@@ -209,7 +178,7 @@ class _Lowering(Emitter):
         target = Image(None, channels, height, width, self.c, border, "float32" if leaves else self.dot.dtype)
         lying = target.lying
         if concat != step.output:
-            lying = replace(lying, total=self.graph.values[concat].shape[1] // self.c, first=first)
+            lying = replace(lying, total=self.graph.values[concat].shape[1] // self.c, first=first // self.c)
         added, residual, extra = None, None, self.nothing(dtype="uint8")
         if step.residual:
             added = self.image_of(step.residual)

@@ -13,7 +13,6 @@ from socsched.compiler.targets.gpu_functions import decoders
 from socsched.compiler.targets.gpu_functions.code import IMPLEMENTATIONS, program_of
 from socsched.compiler.targets.gpu_functions.program import FUNCTIONS, FunctionRequest
 from socsched.compiler.targets.opencl.device import Device
-from socsched.compiler.targets.opencl.run import OpenClStage
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, UsageError
@@ -21,6 +20,7 @@ from socsched.models.elementary import sigmoid
 from socsched.models.registry import get_model
 from tools.verify import gpu_functions as verify
 from tools.verify.gpu_code import Kernel
+from tools.verify.opencl_stage import OpenClStage
 
 Make = Callable[..., Engine]
 OPENCL = {"kind": "opencl", "max_threads_per_block": 64}

@@ -23,13 +23,13 @@ from socsched.compiler.loading.stages import load
 from socsched.compiler.targets.opencl import device as opencl_device
 from socsched.compiler.targets.opencl.device import Device
 from socsched.compiler.targets.opencl.passes import SOURCE
-from socsched.compiler.targets.opencl.run import OpenClStage
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port
+from tools.verify.opencl_stage import OpenClStage
 
 MALI = {"kind": "opencl", "max_threads_per_block": 64, "host": {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}}
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}

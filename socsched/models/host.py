@@ -17,13 +17,25 @@ import numpy.typing as npt
 ALIGNMENT = 64
 
 
-def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
-    """Return a C-contiguous zeroed array of `shape` and `dtype` aligned to 64 bytes."""
+def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike, allocate: Any = np.empty) -> npt.NDArray[np.generic]:
+    """Return a C-contiguous array of `shape` and `dtype` aligned to 64 bytes, uninitialised unless `allocate` does."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
-    raw = np.zeros(size + ALIGNMENT, np.uint8)
+    raw: npt.NDArray[np.uint8] = allocate(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size].view(kind).reshape(shape)
+
+
+def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+    """Return an array of zeros as `aligned`."""
+    return aligned(shape, dtype, np.zeros)
+
+
+def aligned_copy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a copy of an array as `aligned`."""
+    copy = aligned(array.shape, array.dtype)
+    copy[...] = array
+    return copy
 
 
 Floats = npt.NDArray[np.float32]

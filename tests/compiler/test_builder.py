@@ -17,7 +17,6 @@ from socsched.compiler import builder
 from socsched.compiler.artifact import META, find
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.loading.aligned import empty
 from socsched.compiler.loading.stages import CompiledStage, load
 from socsched.compiler.passes.link import host_linker
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
@@ -25,6 +24,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError, UsageError
 from socsched.graph.rules import check_operators
+from socsched.models.host import aligned as empty
 from socsched.models.pointpillars.network import head_network, pfn_network
 from socsched.models.weights import draw_weights
 from socsched.models.work import stage_work

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.compiler.layouts import convert, parse_layout, physical_shape
-from socsched.compiler.loading.aligned import align, check, empty, from_tvm, to_tvm
+from socsched.compiler.loading.aligned import align, check, from_tvm, to_tvm
 from socsched.errors import InputError, UsageError
 from socsched.graph.operators import TensorType
+from socsched.models.host import aligned as empty
 
 LAYOUTS = st.sampled_from(["", "NCHW", "NHWC", "NCHW16c", "NCHW8c+1", "NCHW16c+3", "NHWC+1", "NCHW+2"])
 

@@ -13,28 +13,16 @@ import numpy as np
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.errors import InputError
 from socsched.graph.operators import TensorType
-
-ALIGNMENT = 64
+from socsched.models.host import ALIGNMENT, aligned_copy
 
 Array = np.ndarray[Any, Any]
-
-
-def empty(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Return an uninitialised C-contiguous array whose memory starts at a multiple of 64 bytes."""
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    result: Array = raw[start : start + size].view(dtype).reshape(shape)
-    return result
 
 
 def align(array: Array) -> Array:
     """Return `array` itself if it is contiguous, 64-byte aligned and writable (DLPack insists), else such a copy."""
     if array.flags.c_contiguous and array.flags.writeable and array.ctypes.data % ALIGNMENT == 0:
         return array
-    copy = empty(array.shape, array.dtype)
-    copy[...] = array
-    return copy
+    return aligned_copy(array)
 
 
 def check(array: Any, tensor: TensorType, name: str) -> None:

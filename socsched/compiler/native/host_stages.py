@@ -17,11 +17,10 @@ from socsched.compiler.native.shared_object import SOURCES, build_shared_object
 from socsched.models.camera import CLASSES, OUTPUTS
 from socsched.models.camera_image import PRECISIONS, is_nv12, planes_of
 from socsched.models.centerpoint.network import MAPS
-from socsched.models.host import CompiledStages, Floats, Ints
+from socsched.models.host import CompiledStages, Floats, Ints, aligned, aligned_copy
 from socsched.models.pointpillars.boxes import PER_CELL, map_shape
 
 STAGES = ("voxelise", "decode_anchors", "decode_centres", "decode_image_boxes", "preprocess")
-_ALIGNMENT = 64
 _ROOM = 1 << 20
 """Granularity in bytes of the memory kept for voxels."""
 _ANCHORS = ((PER_CELL, 3), (PER_CELL, 7), (PER_CELL, 2))
@@ -59,7 +58,7 @@ class NativeStages:
         voxels = self._lent(most * max_points * 16).view(np.float32).reshape(most, max_points, 4)
         counts, coords = self._scratch("counts", (most,), np.int32), self._scratch("coords", (most, 2), np.int32)
         count = self._run("voxelise", params, points, ctypes.c_int64(len(points)), voxels, counts, coords)
-        return None if count is None else (voxels[:count], _aligned(counts[:count]), _aligned(coords[:count]))
+        return None if count is None else (voxels[:count], aligned_copy(counts[:count]), aligned_copy(coords[:count]))
 
     def decode_anchors(self, maps: Sequence[Floats], settings: Any) -> tuple[Floats, Floats, Ints, int] | None:
         """Return boxes, scores, labels and the number of dropped anchors."""
@@ -102,7 +101,7 @@ class NativeStages:
             height, width = planes.shape[1:]
             form = "planar" if image.ndim == 4 else form
         shape = (1, 3, target.height, target.width) if target.layout == "NCHW" else (1, target.height, target.width, 3)
-        result = _empty(shape, PRECISIONS[target.precision])
+        result = aligned(shape, PRECISIONS[target.precision])
         params = stage_params.preprocess(target, form, height, width)
         rows = (ctypes.c_int32(0), ctypes.c_int32(target.height))
         return None if self._run("preprocess", params, image, result, *rows) is None else result
@@ -135,7 +134,7 @@ class NativeStages:
         try:
             raw = free.pop()
         except IndexError:
-            raw = _empty((room,), np.uint8)
+            raw = aligned((room,), np.uint8)
         return np.asarray(_Lent(raw, free))[:size]
 
     def _scratch(self, name: str, shape: tuple[int, ...], kind: Any) -> Any:
@@ -143,7 +142,7 @@ class NativeStages:
         known: dict[str, Any] = self._local.__dict__
         size = prod(shape) * np.dtype(kind).itemsize
         if name not in known or len(known[name]) < size:
-            known[name] = _empty((size,), np.uint8)
+            known[name] = aligned((size,), np.uint8)
         return known[name][:size].view(kind).reshape(shape)
 
 
@@ -156,21 +155,6 @@ class _Lent:
 
     def __del__(self) -> None:
         self._free.append(self._raw)
-
-
-def _empty(shape: tuple[int, ...], kind: Any) -> Any:
-    """Return an uninitialised array with the alignment that compiled stages require."""
-    size = prod(shape) * np.dtype(kind).itemsize
-    raw = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + size].view(kind).reshape(shape)
-
-
-def _aligned(array: Any) -> Any:
-    """Return an aligned copy."""
-    copy = _empty(array.shape, array.dtype)
-    copy[...] = array
-    return copy
 
 
 def _at(array: Any) -> ctypes.c_void_p:

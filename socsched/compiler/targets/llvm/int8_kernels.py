@@ -125,7 +125,7 @@ def max_pool(source: Lying, target: Lying, window: tuple[int, int, int, int], st
     """
     blocks, c, height, width = source.blocks, source.block, source.height, source.width
     (kh, kw, stride, pad), (_, ih, iw, _), (_, ph, pw, _) = window, source.shape, target.shape
-    oh, ow, b_in, b_out = target.height, target.width, source.border, target.border
+    b_in, b_out = source.border, target.border
     dtype, blank, least = stored.dtype, constant(stored.dtype, stored.zero), constant(stored.dtype, stored.low)
 
     @T.prim_func(s_tir=True, private=True)

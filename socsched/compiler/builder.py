@@ -117,10 +117,8 @@ def compile_stage(
         layout = _layout(engine, precision) if target.simulated else ""
         about = {"stage": stage.name, "model": model.name, "key": key, "weights": provenance}
         about |= {"engine": engine.id, "engine_kind": engine.kind}
-        border = (names, layout)
-        artifact = store(
-            folder, _space(asked), lambda entry: _apart(replace(asked, folder=entry), target, about, *border)
-        )
+        ways = (target, about, names, layout)
+        artifact = store(folder, _space(asked), lambda entry: _apart(replace(asked, folder=entry), *ways))
     # the cache is by content, so one entry serves several stages
     return replace(
         artifact,

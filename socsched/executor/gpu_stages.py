@@ -111,7 +111,7 @@ def _pieces(task: Task, setting: Setting, kernels: int) -> dict[str, int]:
 
 
 def _has_rivals(task: Task, plan: Plan) -> bool:
-    """Return whether another task of its engine may have to go first while a task runs.
+    """Return whether another task of its lanes may have to go first while a task runs.
 
     Those before and after it may not, under EDF and fixed priorities, where a frame is due before the next one comes:
     they have run, or wait.
@@ -127,7 +127,11 @@ def _has_rivals(task: Task, plan: Plan) -> bool:
             left += new
         return found
 
-    others = [one.name for one in plan.tasks if one.engine == task.engine and one.name != task.name]
+    others = [
+        one.name
+        for one in plan.tasks
+        if one.engine == task.engine and one.name != task.name and not set(one.lanes).isdisjoint(task.lanes)
+    ]
     if plan.policy not in ("edf", "fp") or task.deadline_ns > task.period_ns:
         return bool(others)
     own = before(task.name)

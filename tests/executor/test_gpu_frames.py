@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from socsched.executor.gpu_frames import joined
+from socsched.executor.gpu_stages import _has_rivals
 from socsched.planning.plan import Transition
 from tests.runtime.run_plans import MS, plan, task
 
@@ -70,3 +71,11 @@ def test_what_cannot_be_queued_with_others_starts_itself(changed: dict[str, Any]
 
 def test_stages_of_another_rate_start_themselves() -> None:
     assert "b" not in following(CHAIN, period_ns=20 * MS)
+
+
+def test_stages_on_groups_of_their_own_are_whole_graphs() -> None:
+    """Neither can go before the other: a graph for each kernel would cost the host a launch each."""
+    jobs = [task(name, sensor, lanes=lanes) for name, sensor, lanes in (("a", "s", (0, 1)), ("b", "t", (2,)))]
+    apart = plan(*jobs, sensors={"s": 10 * MS, "t": 7 * MS}, lanes=3)
+    together = plan(jobs[0], replace(jobs[1], lanes=(1, 2)), sensors={"s": 10 * MS, "t": 7 * MS}, lanes=3)
+    assert [_has_rivals(one.tasks[0], one) for one in (apart, together)] == [False, True]

@@ -1,4 +1,4 @@
-"""What two programs that compute at once on two cores cost each other: kernels and copies, alone and in pairs."""
+"""What two programs that compute at once on two cores cost each other: networks alone, and beside a copy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from socsched.executor.probe import own
 from socsched.executor.probe.calls import Calls, copy
 
 SLICE_S, TURNS = 0.06, 3
-_SIZES = (1 << 18, 1 << 21, 1 << 26)
-"""Bytes of copies: a core's cache holds the first, all cores' the second."""
+_STREAM = 1 << 26
+"""Bytes of a copy that no cache holds."""
 
 
 class Pair(NamedTuple):
@@ -23,25 +23,25 @@ class Pair(NamedTuple):
 
 
 def time_pairs(cpus: Sequence[int]) -> list[Pair]:
-    """Return the pairs of victims with a copy that no cache holds."""
-    copies = [(copy(size), 2.0 * size) for size in _SIZES]
-    victims = [*copies, *own.timed_networks(2)]
-    beside, demand = copies[-1][0], _rate(*copies[-1], cpus)
-    found = []
-    for calls, moved in victims:
+    """Return the pairs of networks with a copy that no cache holds."""
+    beside = copy(_STREAM)
+    demand, found = _rate(beside, 2.0 * _STREAM, cpus), []
+    for calls, moved in own.timed_networks(2):
         alone = _time(calls, cpus)
         found.append(Pair(moved / alone * 1e9, demand, max(_time(calls, cpus, beside) / alone, 1.0)))
     return found
 
 
 def contention(pairs: Sequence[Pair], capacity: float) -> dict[str, float]:
-    """Return the parameters of the linear model that pairs show under a bandwidth of `capacity` (bytes/s)."""
-    rows = [(min(pair.mine / capacity, 1.0), min(pair.other / capacity, 1.0)) for pair in pairs]
+    """Return the parameters of the linear model that pairs show under a bandwidth of `capacity` (bytes/s).
+
+    Only what runs beside a network counts: most of what its own kernels move stays in caches.
+    """
+    others = [min(pair.other / capacity, 1.0) for pair in pairs]
     slower = [pair.factor for pair in pairs]
-    me, you = nonnegative([*rows, (1e-3, 1e-3)], [*(factor - 1 + 1e-2 for factor in slower), 1e-2])
-    predicted = [1 + me * mine + you * other for mine, other in rows]
-    off = [abs(one - factor) / factor for one, factor in zip(predicted, slower, strict=True)]
-    found = {"l2_me": 0.0, "l2_you": 0.0, "dram_me": me, "dram_you": you, "constant": 1.0}
+    (you,) = nonnegative([*((other,) for other in others), (1e-3,)], [*(factor - 1 + 1e-2 for factor in slower), 1e-2])
+    off = [abs(1 + you * other - factor) / factor for other, factor in zip(others, slower, strict=True)]
+    found = {"l2_me": 0.0, "l2_you": 0.0, "dram_me": 0.0, "dram_you": you, "constant": 1.0}
     return {name: round(value, 3) for name, value in {**found, "error": sum(off) / max(len(off), 1)}.items()}
 
 

@@ -299,7 +299,8 @@ class _Own:
         task = plan.tasks[0]
         ours = self.median_ns(pipeline, plan, feed)
         theirs = _Reference(path, self.sizes).median_ns(feed, len(task.lanes), ours)
-        compared = _compared(outputs, wanted, _tolerance(pipeline.stages[0], task.precision))
+        stage = pipeline.stages[0]
+        compared = _compared(outputs, wanted, _tolerance(stage, task.precision), _steps(stage, wanted))
         return _verified(path, HOST, task, compared, (ours, theirs))
 
 
@@ -316,9 +317,28 @@ def _tolerance(stage: Stage, precision: str) -> float:
     return tolerance_of("int8" if get_model("onnx", stage.params).rounds else precision)
 
 
-def _compared(found: Arrays, wanted: Arrays, tolerance: float) -> tuple[Compared, ...]:
+def _steps(stage: Stage, wanted: Arrays) -> dict[str, float]:
+    """Return the step of each output that the file quantises, over the output's largest value: it may differ by one."""
+    import numpy as np
+
+    from socsched.models.registry import get_model
+
+    model = get_model("onnx", stage.params)
+    if model.network is None or model.quantised is None:
+        return {}
+    scales, layers = model.quantised().values, model.network().outputs
+    steps = {port.name: scales[layer][0] for port, layer in zip(model.outputs, layers, strict=True) if layer in scales}
+    return {name: step / (float(np.abs(wanted[name]).max(initial=0)) or 1.0) for name, step in steps.items()}
+
+
+def _compared(
+    found: Arrays, wanted: Arrays, tolerance: float, steps: Mapping[str, float] | None = None
+) -> tuple[Compared, ...]:
     return tuple(
-        Compared(name, tuple(array.shape), _error(found[name], array), tolerance) for name, array in wanted.items()
+        Compared(
+            name, tuple(array.shape), _error(found[name], array), max(tolerance, 1.01 * (steps or {}).get(name, 0.0))
+        )
+        for name, array in wanted.items()
     )
 
 

@@ -51,7 +51,9 @@ struct Executable;
   F(cuGraphLaunch, Executable*, Stream*) \
   F(cuEventCreate, Event**, unsigned) \
   F(cuEventRecord, Event*, Stream*) \
+  F(cuEventRecordWithFlags, Event*, Stream*, unsigned) \
   F(cuEventQuery, Event*) \
+  F(cuEventElapsedTime, float*, Event*, Event*) \
   F(cuLaunchKernel, Function*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream*, void**, void**)
 
 struct Driver {
@@ -67,7 +69,7 @@ constexpr unsigned NON_BLOCKING = 1;                       // CU_STREAM_NON_BLOC
 constexpr int THREAD_LOCAL = 1;                            // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 constexpr unsigned MAPPED = 2;                             // CU_MEMHOSTREGISTER_DEVICEMAP
 constexpr int NOT_READY = 600;                             // CUDA_ERROR_NOT_READY
-constexpr unsigned DISABLE_TIMING = 2;                     // CU_EVENT_DISABLE_TIMING
+constexpr unsigned DISABLE_TIMING = 2, EXTERNAL = 1;       // CU_EVENT_DISABLE_TIMING, CU_EVENT_RECORD_EXTERNAL
 constexpr unsigned SHARED_MEMORY_LIMIT = 48 << 10;         // above, a kernel has to ask
 
 // A GPU: the driver, its primary context, and what code runs on it.

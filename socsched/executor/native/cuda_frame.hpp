@@ -58,9 +58,10 @@ struct Frame {
   const Device* device = nullptr;
   Stream* stream = nullptr;
   std::vector<std::vector<Tensor>> ports;
-  std::atomic<uint64_t>* ended = nullptr;  // by part: the device's time of its end, which the graph writes to locked memory
-  std::vector<size_t> shown_by;            // by part: the first one from it on that is waited for
-  std::vector<Ns> ends;                    // by part: on the monotonic clock, 0 until it is seen
+  std::atomic<uint8_t>* ended = nullptr;  // in locked memory, set by the graph for parts that are waited for
+  std::vector<size_t> shown_by;           // by part: the first one from it on that is waited for
+  std::vector<Event*> marks;              // by part: its end on the device's clock
+  std::vector<Ns> ends;                   // by part: on the monotonic clock, 0 until it is seen
   Ns begun = 0;
 
   // The state of a part since a time, as the driver states that of an event; the driver is asked where it takes long.
@@ -77,7 +78,12 @@ struct Frame {
     const size_t shown = shown_by[part];
     if (const int status = patience.wait(since, [&] { return state(shown, since); })) return status;
     const Ns now = monotonic_ns();
-    for (size_t i = part; i <= shown; i++) ends[i] = std::max(now - static_cast<Ns>(ended[shown] - ended[i]), i ? ends[i - 1] : begun);
+    for (size_t i = part; i <= shown; i++) {
+      float before = 0;  // ms
+      if (i < shown)
+        if (const int status = device->driver().cuEventElapsedTime(&before, marks[i], marks[shown])) return status;
+      ends[i] = std::max(now - static_cast<Ns>(before * 1e6f), i ? ends[i - 1] : begun);
+    }
     return 0;
   }
 

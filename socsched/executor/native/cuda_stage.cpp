@@ -15,18 +15,6 @@ namespace {
 
 constexpr size_t PARTS_ROOM = 64;  // inputs of a part, whose numbers of rows lie in locked memory
 
-// A kernel that writes the device's time; the driver's compiler takes no time over it.
-constexpr const char* MARK = R"(.version 6.0
-.target sm_50
-.address_size 64
-.visible .entry mark(.param .u64 place) {
-  .reg .u64 %r<3>;
-  ld.param.u64 %r1, [place];
-  mov.u64 %r2, %globaltimer;
-  st.volatile.global.u64 [%r1], %r2;
-  ret;
-})";
-
 class CudaStage : public DataStage {
  public:
   using DataStage::DataStage;
@@ -40,8 +28,6 @@ class CudaStage : public DataStage {
     device_ = &cuda::Device::open(settings().device);
     add_part(place_.task.name, settings());
     for (const auto& [task, follower] : settings().followers) add_part(task, follower);
-    if (cuda::Module* module = nullptr; parts_.size() > 1 && driver().cuModuleLoadData(&module, MARK) == 0)
-      device_->check(driver().cuModuleGetFunction(&mark_, module, "mark"), "finding mark");
     fine_timers();
     stream_ = made_stream();
     const size_t kernels = parts_[0].program->kernels();
@@ -250,19 +236,22 @@ class CudaStage : public DataStage {
     slot.copies.resize(parts_.size());
     for (size_t number = 0; number < parts_.size(); number++) make_outputs(slot, data, number);
     if (parts_.size() > 1) {
-      slot.frame.ended = static_cast<std::atomic<uint64_t>*>(locked(room_of(slot, PAGE), PAGE));
+      slot.frame.ended = static_cast<std::atomic<uint8_t>*>(locked(room_of(slot, PAGE), PAGE));
       device_->check(driver().cuMemHostGetDevicePointer_v2(&slot.ended, slot.frame.ended, 0), "mapping memory");
       slot.frame.ends.resize(parts_.size());
-      for (size_t part = 0; part < parts_.size(); part++) slot.frame.shown_by.push_back(shown_by(part));
+      for (size_t part = 0; part < parts_.size(); part++) {
+        device_->check(driver().cuEventCreate(&slot.frame.marks.emplace_back(), 0), "making an event");
+        slot.frame.shown_by.push_back(shown_by(part));
+      }
     }
     const size_t kernels = program().kernels();
     for (size_t first = 0; first == 0 || first < kernels; first += piece_) slot.graphs.push_back(record(slot, first, std::min(first + piece_, kernels)));
     return slot;
   }
 
-  // The part whose end is waited for in order to learn that of another one: itself on a driver without a compiler.
+  // The part whose end is waited for in order to learn that of another one.
   size_t shown_by(size_t part) const {
-    while (mark_ && part + 1 < parts_.size() && !parts_[part].settings->shown) part++;
+    while (part + 1 < parts_.size() && !parts_[part].settings->shown) part++;
     return part;
   }
 
@@ -326,16 +315,13 @@ class CudaStage : public DataStage {
     for (const Copy& copy : slot.copies[number])
       device_->check(driver().cuMemcpyDtoHAsync_v2(copy.to, slot.results[number] + copy.first, copy.bytes, stream_), "copying outputs");
     if (parts_.size() == 1) return;
-    cuda::Address place = slot.ended + number * sizeof *slot.frame.ended;
-    void* parameters[] = {&place};
-    device_->check(mark_ ? driver().cuLaunchKernel(mark_, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr)
-                         : driver().cuMemsetD8Async(place, 1, sizeof *slot.frame.ended, stream_), "marking a part");
+    device_->check(driver().cuEventRecordWithFlags(slot.frame.marks[number], stream_, cuda::EXTERNAL), "marking a part");
+    if (shown_by(number) == number) device_->check(driver().cuMemsetD8Async(slot.ended + number, 1, 1, stream_), "marking a part");
   }
 
   const cuda::Device* device_ = nullptr;
   std::vector<Part> parts_;           // its own first, then those of the stages that follow
   cuda::Stream* stream_ = nullptr;
-  cuda::Function* mark_ = nullptr;
   std::vector<cuda::Event*> events_;  // by piece
   std::vector<cuda::Patience> patience_;  // by piece, from its start or the end of the one before
   Ns since_ = 0;                      // when the piece that is waited for began, at the earliest

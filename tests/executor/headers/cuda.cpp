@@ -28,5 +28,6 @@ static_assert(socsched::cuda::DYNAMIC_SHARED == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SH
 static_assert(socsched::cuda::NON_BLOCKING == CU_STREAM_NON_BLOCKING);
 static_assert(socsched::cuda::THREAD_LOCAL == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(socsched::cuda::NOT_READY == CUDA_ERROR_NOT_READY && socsched::cuda::DISABLE_TIMING == CU_EVENT_DISABLE_TIMING);
+static_assert(socsched::cuda::EXTERNAL == CU_EVENT_RECORD_EXTERNAL);
 
 }  // namespace

@@ -24,6 +24,7 @@
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
+#undef cuEventElapsedTime  // CUDA 13 gives it another name; drivers have both
 #else
 #define CUDAAPI
 typedef int CUresult, CUdevice, CUdevice_attribute, CUfunction_attribute, CUstreamCaptureMode;
@@ -50,7 +51,6 @@ typedef unsigned long long CUdeviceptr;
 
 namespace {
 
-constexpr const char* PTX = ".version 6.0";
 constexpr int WRONG = 1, NO_BINARY = 209, NOT_FOUND = 500, ALREADY = 712;
 using Work = std::function<int()>;
 
@@ -211,10 +211,10 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule* made, const void* image) {
     size_t count;
     std::getline(text, path);
     while (text >> name >> count) module->operands[name] = count;
-    if (path == "another toolkit" || (std::getenv("STANDIN_NO_JIT") && path == PTX)) return done(NO_BINARY);
+    if (path == "another toolkit") return done(NO_BINARY);
     if (path.rfind("outside ", 0) == 0) module->outside = path.substr(8);
-    else if (path != PTX) module->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!module->library && module->outside.empty() && path != PTX) return done(NO_BINARY);
+    else module->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!module->library && module->outside.empty()) return done(NO_BINARY);
   }
   note("cuModuleLoadData %s", module->library ? "host" : "cubin");
   *made = reinterpret_cast<CUmodule>(module);
@@ -227,8 +227,6 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction* made, CUmodule handle, const ch
   if (module->library) {
     function->launch = reinterpret_cast<decltype(function->launch)>(dlsym(module->library, (std::string("launch_") + name).c_str()));
     if (!function->launch || !module->operands.count(name)) return done(NOT_FOUND);
-  } else if (module->image.rfind(PTX, 0) == 0) {
-    if (module->image.find(std::string(" ") + name + "(") == std::string::npos) return done(NOT_FOUND);
   } else if (module->outside.empty() && module->image.find(std::string(".text.") + name + '\0', 0) == std::string::npos) {
     return done(NOT_FOUND);
   }
@@ -435,27 +433,34 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec graph, CUstream stream) {
   });
 }
 
+// An event is the time at which it was recorded last.
 CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned flags) {
-  *event = reinterpret_cast<CUevent>(new int(0));
-  return done(flags == 2 ? 0 : WRONG);  // no times
+  *event = reinterpret_cast<CUevent>(new std::chrono::steady_clock::time_point);
+  return done(flags & ~2u ? WRONG : 0);
 }
 
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) { return done(event && stream ? failure : WRONG); }
 
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  if (flags != 1 || !stream || !at(stream)->captures) return done(WRONG);
+  return submit(stream, [=] {
+    *reinterpret_cast<std::chrono::steady_clock::time_point*>(event) = std::chrono::steady_clock::now();
+    return 0;
+  });
+}
+
 CUresult CUDAAPI cuEventQuery(CUevent) { return done(failure); }
+
+CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent from, CUevent to) {
+  const auto time = [](CUevent event) { return *reinterpret_cast<std::chrono::steady_clock::time_point*>(event); };
+  *ms = std::chrono::duration<float, std::milli>(time(to) - time(from)).count();
+  return done(failure);
+}
 
 CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned x, unsigned y, unsigned z, unsigned width, unsigned height, unsigned depth,
                                 unsigned shared, CUstream stream, void** parameters, void** extra) {
   const Function* const function = reinterpret_cast<Function*>(handle);
   if (extra || depth != 1 || width * height > 1024 || static_cast<int>(shared) > function->shared) return done(WRONG);
-  if (function->module->image.rfind(PTX, 0) == 0) {  // the one kernel that comes as text writes the time
-    uint64_t* const place = *static_cast<uint64_t**>(parameters[0]);
-    return submit(stream, [=] {
-      if (!on_device(reinterpret_cast<uint64_t>(place), sizeof *place)) return WRONG;
-      *place = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-      return 0;
-    });
-  }
   std::vector<void*> operands;
   const std::string outside = function->module->outside;
   if (function->launch || !outside.empty())

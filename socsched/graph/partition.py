@@ -146,7 +146,8 @@ def cut_after(network: Network, before: frozenset[str], types: Mapping[str, Tens
     followed = {name for layer in network.layers if layer.name in before for name in layer.inputs}
     after = tuple(layer.name for layer in network.layers if layer.name in before and layer.name not in followed)
     read = {name for layer in network.layers if layer.name not in before for name in layer.inputs}
-    crossing = {layer.name: types[layer.name] for layer in network.layers if layer.name in before & read}
+    read &= before
+    crossing = {layer.name: types[layer.name] for layer in network.layers if layer.name in read}
     sizes = (
         prod(nominal if side < 0 else side for side in tensor.shape) * DTYPE_BYTES[tensor.dtype]
         for tensor in crossing.values()
@@ -194,8 +195,8 @@ def _closure(network: Network, names: Iterable[str]) -> frozenset[str]:
 def _between(
     network: Network, begin: frozenset[str], end: frozenset[str], types: Mapping[str, TensorType], name: str
 ) -> Network:
-    layers = tuple(layer for layer in network.layers if layer.name in end - begin)
-    inside = {layer.name for layer in layers}
+    inside = end - begin
+    layers = tuple(layer for layer in network.layers if layer.name in inside)
     read = list(dict.fromkeys(value for layer in layers for value in layer.inputs if value not in inside))
     inputs = {value: tensor for value, tensor in network.inputs.items() if value in read}
     inputs |= {value: types[value] for value in read if value not in network.inputs}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import pickle
 import resource
 import signal
 import sys
@@ -99,10 +98,9 @@ def _work(work: Callable[[], Any], pipe: Connection, cpu_s: int, memory: int) ->
         except BaseException as error:
             answer = "error", ExceptionWithTraceback(error, error.__traceback__)
         try:
-            message = pickle.dumps(answer)
-        except Exception:
-            message = pickle.dumps(("error", RuntimeError(f"{type(answer[1].exc).__name__}: {answer[1].exc}")))
-        pipe.send_bytes(message)
+            pipe.send(answer)
+        except Exception:  # it cannot be written, of which nothing was sent
+            pipe.send(("error", RuntimeError(f"{type(answer[1].exc).__name__}: {answer[1].exc}")))
 
     faulthandler.disable()  # the last words are LLVM's
     with suppress(BaseException):

@@ -7,6 +7,7 @@ stage, where an import takes a second).  It returns plain data or the exception 
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import resource
 import signal
@@ -102,6 +103,7 @@ def _work(work: Callable[[], Any], pipe: Connection, cpu_s: int, memory: int) ->
         except Exception:  # it cannot be written, of which nothing was sent
             pipe.send(("error", RuntimeError(f"{type(answer[1].exc).__name__}: {answer[1].exc}")))
 
+    gc.freeze()  # what the parent left to collect may wait for threads that are not here (ONNX Runtime's sessions)
     faulthandler.disable()  # the last words are LLVM's
     with suppress(BaseException):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -128,7 +128,7 @@ def test_the_examples_run_as_written(
     space: dict[str, object] = {}
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)):
         exec(compile(code, f"{PAGE.name} example {number + 1}", "exec"), space)
-    assert capsys.readouterr().out.startswith("feasible 6.25 ms\n")
+    assert re.match(r"feasible 6\.2\d+ ms\n", capsys.readouterr().out)
     assert {"plan.json", "result.json", "report.html"} <= {file.name for file in (tmp_path / "out").iterdir()}
     assert "lidar-detection" in (tmp_path / "summary.md").read_text()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -43,6 +44,25 @@ def test_a_child_that_dies_or_takes_too_much_is_an_error() -> None:
         apart(spin, cpu_s=1)
     with pytest.raises(MemoryError):
         apart(lambda: np.ones(1 << 40))
+
+
+def test_what_the_parent_left_is_not_collected_in_the_child() -> None:
+    """A session of ONNX Runtime waits for its threads when it goes; a child has none of them."""
+
+    class Session:
+        def __init__(self) -> None:
+            self.itself, self.process = self, os.getpid()
+
+        def __del__(self) -> None:
+            if os.getpid() != self.process:
+                os.abort()
+
+    gc.disable()
+    try:
+        Session()
+        assert apart(lambda: (gc.collect(), "lives")[1]) == "lives"
+    finally:
+        gc.enable()
 
 
 def test_the_layer_that_ends_the_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -301,6 +301,7 @@ def test_pointpillars_finds_in_stored_scans_what_it_finds_in_python(tmp_path: Pa
     made = replace(made, tasks=tasks, sensors=sensors)  # no frame is dropped, however busy the machine is
     done = run(made, inputs=scans)
     assert done.trace is not None
-    setting = Setting(made, pipeline_of(made), detect(), bindings(pipeline_of(made)), None)
+    pipeline = pipeline_of(made, None, print)
+    setting = Setting(made, pipeline, detect(), bindings(pipeline), None)
     mine, theirs = done.trace.details, details_of(setting, *prepare_inputs(setting, scans, None, None, False))
     assert mine == theirs and [len(theirs[n].get("detections", ())) > 3 for n in range(4)] == [True, True, False, True]

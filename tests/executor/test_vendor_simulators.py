@@ -30,7 +30,7 @@ HEAD = Stage("head", "head", "pointpillars-s.head", after=("lidar",), precisions
 IMAGE = np.random.default_rng(1).gamma(0.5, 0.5, (1, 192, 248, 216)).astype(np.float32)
 
 
-def tested(stage: Stage, engine: str, made: dict[str, Any], simulated: Simulated, folder: Path, **env: str) -> None:
+def checked(stage: Stage, engine: str, made: dict[str, Any], simulated: Simulated, folder: Path, **env: str) -> None:
     """Self-test a stage of an artefact on the native executor: its outputs are those of the Python path."""
     if (executor := find_executor()) is None:
         pytest.skip("no C++ compiler")
@@ -62,7 +62,7 @@ def test_context_binaries_of_qnn(precision: str, tmp_path: Path, monkeypatch: py
     made["options"]["provider_library"] = str(plugin / "libonnxruntime_providers_qnn.so")
     made["options"]["backend_path"] = str(plugin / "libQnnHtp.so")
     with closing(Simulated.of(stage, engine, precision)) as simulated:
-        tested(stage, "qcs8550 npu", made, simulated, tmp_path)
+        checked(stage, "qcs8550 npu", made, simulated, tmp_path)
 
 
 @pytest.mark.needs("RKNN compiler")
@@ -88,4 +88,4 @@ def test_models_of_rknn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
                 get_inputs=lambda: [SimpleNamespace(name="neck", shape=IMAGE.shape)],
                 run=lambda names, given, by=simulated: [by(list(given.values()))[one] for one in names],
             )
-            tested(stage, "rk3588 npu0", made, simulated, folder, **env)
+            checked(stage, "rk3588 npu0", made, simulated, folder, **env)

@@ -44,7 +44,7 @@ def apart(work: Callable[[], _T], data: int = 0, cpu_s: int = CPU_S) -> _T:
     with TemporaryFile() as words:
         own_end, child_end = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # other threads: the child uses none of their locks
+            warnings.simplefilter("ignore", DeprecationWarning)  # of other threads, which the child is without
             child = os.fork()
         if not child:
             os.close(own_end)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from socsched.cli.verbs import Request, verb
 
 if TYPE_CHECKING:
     from socsched.api.results import Result
+    from socsched.descriptor.pipeline import Pipeline
 
 PIPELINE, BOARD, MODE = "pointpillars-s", "jetson-agx-orin-64gb", "MAXN"
 FULL = "pointpillars"
@@ -46,7 +49,7 @@ def command(output: Output, request: DemoRequest) -> None:
     from socsched.api.planning import plan_with
     from socsched.api.simulation import simulate
     from socsched.cli.results import frame_notes
-    from socsched.descriptor.catalog import HOST
+    from socsched.descriptor.catalog import HOST, get_pipeline
     from socsched.descriptor.platform import OWN
     from socsched.executor import probe
     from socsched.executor.build import find_executor
@@ -73,7 +76,8 @@ def command(output: Output, request: DemoRequest) -> None:
     # Jobs are not preempted here: EDF's test with local deadlines is inconclusive if one stage takes half a period.
     machine = loading.load_platform(HOST)
     own = [f"{engine.id}={OWN}" for engine in machine.engines if OWN in {runtime.name for runtime in engine.runtimes}]
-    plan = plan_with(pipeline_name, machine, options=PlanOptions(policy="fp", runtimes=tuple(own)))
+    pipeline = of_scans(get_pipeline(pipeline_name), scans)
+    plan = plan_with(pipeline, machine, options=PlanOptions(policy="fp", runtimes=tuple(own)))
     neighbours = Neighbours()
     notes = frame_notes(output.note, True, frames * len(plan.chains))
     # Before other programs where that is permitted: what is compared is the prediction, not who else is at work.
@@ -101,6 +105,19 @@ def fitting(weights: Path | None) -> str:
     arrays = load_weights(weights)
     shapes = {name: shape for network in networks() for name, shape in network.params.items()}
     return PIPELINE if all(name in arrays and arrays[name].shape == shapes[name] for name in shapes) else FULL
+
+
+def of_scans(pipeline: Pipeline, scans: Sequence[Path]) -> Pipeline:
+    """Return a pipeline planned for the largest of some scans, not for the largest of KITTI's."""
+    from socsched.models.pointpillars.scan import read_scan
+    from socsched.models.pointpillars.voxelise import voxelise
+
+    read = [read_scan(scan) for scan in scans]
+    size = {"points": max(map(len, read)), "pillars": max(len(voxelise(scan)[1]) for scan in read)}
+    stages = (
+        replace(one, params={**one.params, **size}) if "pillars" in one.params else one for one in pipeline.stages
+    )
+    return replace(pipeline, stages=tuple(stages))
 
 
 def remarks(here: Result, trained: bool, others: float | None) -> list[str]:

@@ -5,7 +5,11 @@ and of what memory takes longer than a cache for as many bytes.  No rate is nega
 kernels of several sizes, each of which counts alike, and those that help to predict a kernel left out are used.  That
 error is the family's.
 
-Rejected: one rate a family (a small layer takes twice as long for each operation), the nearest measured size (jumps).
+Several threads divide a kernel evenly, and take longer by what they lose, by a call, and by the bytes that one has to
+fetch from another's cache: no more than such a cache holds, whatever the kernel's size.
+
+Rejected: one rate a family (a small layer takes twice as long for each operation), the nearest measured size (jumps),
+several threads by a fit of their own (what they hand each other is half of a small kernel and nothing of a large one).
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,6 +29,7 @@ from socsched.descriptor.platform import OWN, Engine
 from socsched.graph.epilogues import SKIPPED, channels_read, inside
 from socsched.graph.operators import Operator, StageWork, tensor_bytes
 
+_T = TypeVar("_T")
 ELEMENTWISE, COPY, READ, PACK, UNPACK = "elementwise", "copy", "read", "pack", "unpack"
 QUANTISE, DEQUANTISE = "quantise", "dequantise"
 CONVOLUTIONS = ("pointwise", "conv", "transposed", "camera", "3x3 in tiles of 2", "3x3 in tiles of 4")
@@ -66,6 +71,8 @@ TERM = 0.01
 """Relative error that a term of a family's rates must save to be one."""
 FEWEST = 3
 """Kernels of a family that were not disturbed, with which disturbed ones do not count."""
+POINTS = 3
+"""Points in a pillar of a LiDAR's scan, two and a half to four: what a pillar's other slots hold is not read."""
 FEW = 4
 """Channels of an image as cameras deliver it at most; its first convolution is another kind of kernel."""
 
@@ -73,7 +80,8 @@ FEW = 4
 class Rates(NamedTuple):
     """Times (ns) of a call, an operation, a byte of tensors and one of weights.
 
-    `error`: relative error of a kernel's time by them (90 % have less); `basis`: number of kernels that gave them.
+    `error`: relative error of a kernel's time by them (90 % have less); `basis`: number of kernels that gave them;
+    `handed`: time of a byte of tensors, up to `KEPT`, that threads hand each other.
     """
 
     call: float
@@ -82,6 +90,12 @@ class Rates(NamedTuple):
     weight: float
     error: float
     basis: float = 1
+    handed: float = 0.0
+
+    def time(self, ops: float, moved: float, weights: float) -> float:
+        """Return the time (ns) of a kernel whose tensors a core's cache holds."""
+        shared = self.handed * min(moved, KEPT)
+        return self.call + self.op * ops + self.moved * moved + self.weight * weights + shared
 
 
 def family(op: Operator) -> str:
@@ -142,7 +156,12 @@ def work_of(op: Operator, block: int = 1) -> tuple[float, float, float]:
     if name == "conv" and groups == 1 and op.inputs and len(op.inputs[0].shape) == 4:
         share = inside(op.attrs, op.inputs[0].shape, op.outputs[0].shape)
         times *= share if share < SKIPPED else 1.0
-    return op.flops * times, op.read_bytes + op.write_bytes, op.weight_bytes * times
+    return op.flops * times, op.read_bytes * _slots_read(op) + op.write_bytes, op.weight_bytes * times
+
+
+def _slots_read(op: Operator) -> float:
+    """Return the share that a kernel reads of its tensors."""
+    return min(POINTS / op.inputs[0].shape[1], 1.0) if family(op) == "pillars" else 1.0
 
 
 def _filled(channels: float, block: int) -> float:
@@ -187,7 +206,7 @@ def kernel_time(times: KernelTimes, op: Operator, threads: int) -> tuple[float, 
         return MERGED.get(family(op), 0.0) * rates.op * ops + rates.moved * other, 1.0
     if op.attrs.get("turns"):
         return _in_turns(times, op, threads, rates)
-    time = rates.call + rates.op * ops + rates.moved * moved + rates.weight * weights
+    time = rates.time(ops, moved, weights)
     error = max(rates.error, UNKINDRED) if _is_arithmetic(op) else rates.error
     return time + beyond_cache(times, moved, weights, _known(times, threads)[-1]), error
 
@@ -254,7 +273,7 @@ def _moving(table: KernelTimes, name: str, moved: float, threads: int) -> Kernel
     """Return a kernel that reads and writes so many bytes to give them another form."""
     rates = rates_of(table, name, threads)
     longer = beyond_cache(table, moved, 0.0, _known(table, threads)[-1])
-    return Kernel(table, name, rates.call + rates.moved * moved + longer, rates.error)
+    return Kernel(table, name, rates.time(0.0, moved, 0.0) + longer, rates.error)
 
 
 def _converted(times: KernelTimes, whole: KernelTimes, op: Operator, threads: int) -> Iterator[Kernel]:
@@ -279,6 +298,7 @@ def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[Kern
     of_images = [op for op in work.operators if family(op) in (*CONVOLUTIONS, "depthwise", "pool", "linear")]
     read = {tensor.shape for op in of_images for tensor in op.inputs}
     made = {tensor.shape for op in of_images for tensor in op.outputs}
+    slots = {op.inputs[0].shape: _slots_read(op) for op in work.operators if op.inputs}
     for name, tensors, images in ((PACK, work.inputs, read), (UNPACK, work.outputs, made)):
         for tensor in tensors:
             size = scale * tensor_bytes(tensor)
@@ -288,8 +308,9 @@ def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[Kern
                 elif tensor.shape[1] % times.block:
                     yield _moving(times, name, 2.0 * size, threads)
             sizes, rates, _ = _memory(times, COPY, _known(times, threads)[-1])
-            if sizes and size > KEPT:
-                longer = size * (rates[-1] - float(np.interp(math.log(size), sizes, rates)))
+            touched = size * (slots.get(tensor.shape, 1.0) if name == PACK else 1.0)
+            if sizes and touched > KEPT:
+                longer = touched * (rates[-1] - float(np.interp(math.log(touched), sizes, rates)))
                 yield Kernel(times, COPY, longer, OUTSIDE)
 
 
@@ -338,21 +359,63 @@ def _known(times: KernelTimes, threads: int) -> tuple[int, int]:
 @lru_cache(maxsize=512)
 def _fitted(times: KernelTimes, name: str, threads: int) -> Rates:
     """Return the rates of a family on a measured number of threads."""
-    kernels = [
-        replace(one, time_ns=max(one.time_ns - beyond_cache(times, one.moved, one.weights, threads), one.time_ns / 4))
-        for one in times.kernels
-        if (one.family, one.threads) == (name, threads)
-    ]
+    kernels = _in_cache(times, name, threads)
     if not kernels:
         if name == ELEMENTWISE:
             return Rates(0.0, 1.0, 1.0, 1.0, UNKNOWN)
         return _fitted(times, ELEMENTWISE, threads)._replace(error=UNKNOWN)
-    quiet = [one for one in kernels if one.calls]
-    kernels = quiet if len(quiet) >= FEWEST else kernels
+    fewest = _known(times, 1)[0]
+    if threads > fewest and (pairs := _pairs(_in_cache(times, name, fewest), kernels)):
+        return _divided(_fitted(times, name, fewest), pairs, threads / fewest)
+    kernels = _quiet(kernels, kernels)
     rates, error = _chosen(kernels)
-    spread = sorted(one.spread for one in kernels)[len(kernels) // 2]
     call, op, moved, weight = rates
-    return Rates(call, op, moved, weight, min(CONFIDENCE * error + spread / 2, UNKNOWN), len(kernels))
+    return Rates(call, op, moved, weight, _relative(error, kernels), len(kernels))
+
+
+def _in_cache(times: KernelTimes, name: str, threads: int) -> list[KernelTime]:
+    """Return the kernels of a family without what memory takes longer than a cache."""
+    return [
+        replace(one, time_ns=max(one.time_ns - beyond_cache(times, one.moved, one.weights, threads), one.time_ns / 4))
+        for one in times.kernels
+        if (one.family, one.threads) == (name, threads)
+    ]
+
+
+def _quiet(kernels: list[_T], timed: Sequence[KernelTime]) -> list[_T]:
+    """Return those of which the time was not disturbed, all where these are too few."""
+    quiet = [kernel for kernel, one in zip(kernels, timed, strict=True) if one.calls]
+    return quiet if len(quiet) >= FEWEST else kernels
+
+
+def _relative(error: float, kernels: Sequence[KernelTime]) -> float:
+    """Return the error of nine kernels in ten from the root mean square and the kernels' spread."""
+    return min(CONFIDENCE * error + sorted(one.spread for one in kernels)[len(kernels) // 2] / 2, UNKNOWN)
+
+
+def _pairs(few: Sequence[KernelTime], many: Sequence[KernelTime]) -> list[tuple[KernelTime, KernelTime]]:
+    """Return the same kernels on few and on many threads."""
+    waiting: dict[tuple[float, ...], list[KernelTime]] = {}
+    for one in few:
+        waiting.setdefault((one.ops, one.moved, one.weights), []).append(one)
+    return [(same.pop(0), one) for one in many if (same := waiting.get((one.ops, one.moved, one.weights)))]
+
+
+def _divided(alone: Rates, pairs: list[tuple[KernelTime, KernelTime]], share: float) -> Rates:
+    """Return the rates on several threads, from those on one, of kernels measured on both.
+
+    A part of a kernel takes its share of the kernel's time alone; what all take longer grows with that share, with the
+    call, or with the bytes that threads hand each other, as predicts left-out kernels best.
+    """
+    pairs = _quiet(pairs, [many for _, many in pairs])
+    even = [few.time_ns / share for few, _ in pairs]
+    times = [many.time_ns for _, many in pairs]
+    work = [(part, 1.0, min(many.moved, KEPT)) for part, (_, many) in zip(even, pairs, strict=True)]
+    (lost, call, handed), error = _selected(work, times, even)
+    error = _relative(error, [many for _, many in pairs])
+    factor = (1 + lost) / share
+    rates = (factor * alone.call + call, factor * alone.op, factor * alone.moved, factor * alone.weight)
+    return Rates(*rates, min(math.hypot(alone.error, error), UNKNOWN), len(pairs), handed)
 
 
 def _chosen(kernels: Sequence[KernelTime]) -> tuple[list[float], float]:
@@ -363,41 +426,62 @@ def _chosen(kernels: Sequence[KernelTime]) -> tuple[list[float], float]:
     """
     main = OPS if all(one.ops > ARITHMETIC * one.moved for one in kernels) else MOVED
     work = [(1.0, one.ops, one.moved, one.weights) for one in kernels]
-    times = [one.time_ns for one in kernels]
-    count, alone = len(kernels), [[row[term] if term == main else 0.0 for term in range(4)] for row in work]
-    rates, least = nonnegative(alone, times), UNKNOWN / CONFIDENCE
-    for size in range(1, min(3, count - 1) + 1):
-        for terms in itertools.combinations(range(4), size):
-            if main not in terms:
-                continue
-            some = [[row[term] if term in terms else 0.0 for term in range(4)] for row in work]
-            off = 0.0
-            for left in range(count):
-                kept = [number for number in range(count) if number != left]
-                found = nonnegative([some[number] for number in kept], [times[number] for number in kept])
-                predicted = sum(rate * amount for rate, amount in zip(found, some[left], strict=True))
-                off += math.log((predicted + SHORT) / (times[left] + SHORT)) ** 2
-            error = math.sqrt(off / count) + TERM * size
-            if error < least:
-                rates, least = nonnegative(some, times), error
-    return rates, least
+    return _selected(work, [one.time_ns for one in kernels], main=main)
 
 
-def nonnegative(work: Sequence[Sequence[float]], times: Sequence[float]) -> list[float]:
+def _selected(
+    work: Sequence[Sequence[float]],
+    times: Sequence[float],
+    base: Sequence[float] | None = None,
+    main: int | None = None,
+) -> tuple[list[float], float]:
+    """Return the rates of the terms that predict left-out times best, and their root mean square relative error.
+
+    `base`: what every time has in any case; `main`: a term that is always one, without which no term may do.
+    """
+    count, width = len(times), len(work[0])
+    base = base or [0.0] * count
+
+    def rates_of_terms(terms: Sequence[int], rows: Sequence[int]) -> list[float]:
+        some = [[work[row][term] if term in terms else 0.0 for term in range(width)] for row in rows]
+        return nonnegative(some, [times[row] for row in rows], [base[row] for row in rows])
+
+    def error_of(terms: Sequence[int]) -> float:
+        off = 0.0
+        for left in range(count):
+            rates = rates_of_terms(terms, [row for row in range(count) if row != left])
+            predicted = base[left] + sum(rate * amount for rate, amount in zip(rates, work[left], strict=True))
+            off += math.log((predicted + SHORT) / (times[left] + SHORT)) ** 2
+        return math.sqrt(off / count) + TERM * len(terms)
+
+    sizes = range(1 if main is not None else 0, min(3, count - 1) + 1)
+    choices = [terms for size in sizes for terms in itertools.combinations(range(width), size)]
+    choices = [terms for terms in choices if main is None or main in terms]
+    least, best = min(((error_of(terms), terms) for terms in choices), default=(math.inf, ()))
+    if least >= UNKNOWN / CONFIDENCE:
+        best = best if main is None else (main,)
+        least = UNKNOWN / CONFIDENCE
+    return rates_of_terms(best, range(count)), least
+
+
+def nonnegative(
+    work: Sequence[Sequence[float]], times: Sequence[float], base: Sequence[float] | None = None
+) -> list[float]:
     """Return the rates, none of them negative, of each column of `work` with the least sum of squared relative errors.
 
-    A handful of columns: every choice of them is tried, which needs no solver.
+    `base`: what each time has besides.  A handful of columns: every choice of them is tried, which needs no solver.
     """
     table = np.array(work, float) / np.array(times, float)[:, None]
     count, width = table.shape
-    best, least = [0.0] * width, math.inf
+    target = np.ones(count) if base is None else 1 - np.array(base, float) / np.array(times, float)
+    best, least = [0.0] * width, float((target**2).sum())
     used = [column for column in range(width) if table[:, column].any()]
     for size in range(1, min(len(used), count) + 1):
         for columns in itertools.combinations(used, size):
             some = table[:, columns]
             scale = np.maximum(np.abs(some).max(axis=0), 1e-300)
-            found = np.linalg.lstsq(some / scale, np.ones(count), rcond=None)[0] / scale
-            rest = float(((some @ found - 1) ** 2).sum())
+            found = np.linalg.lstsq(some / scale, target, rcond=None)[0] / scale
+            rest = float(((some @ found - target) ** 2).sum())
             if (found >= 0).all() and rest < least - 1e-9:
                 best, least = [0.0] * width, rest
                 for column, rate in zip(columns, found.tolist(), strict=True):

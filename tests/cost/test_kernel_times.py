@@ -58,6 +58,26 @@ def test_numbers_of_threads_between_the_measured_ones_lie_between_them() -> None
     assert two == pytest.approx(one + (four - one) * (1 - 1 / 2) / (1 - 1 / 4))
 
 
+def test_what_threads_hand_each_other_does_not_grow_beyond_a_cache() -> None:
+    one = kernels(0.0).kernels[: len(SIZES)]
+    two = [
+        replace(kernel, threads=2, time_ns=kernel.time_ns / 2 + 0.1 * min(kernel.moved, kernel_times.KEPT))
+        for kernel in one
+    ]
+    times = KernelTimes(OWN, "1", "2026-01-02", "fp32", (*one, *two))
+    large = operator(ops=10**11, moved=10**8)
+    alone, both = (kernel_times.kernel_time(times, large, n)[0] for n in (1, 2))
+    assert both == pytest.approx(alone / 2 + 0.1 * kernel_times.KEPT, rel=1e-6)
+
+
+def test_slots_without_a_point_are_not_read() -> None:
+    network = get_model("pointpillars.pfn", {}).network
+    assert network is not None
+    (op,) = (one for one in operators(fuse_network(network()), "fp32", 6000) if kernel_times.family(one) == "pillars")
+    moved = kernel_times.work_of(op)[1]
+    assert op.write_bytes < moved < (op.write_bytes + op.read_bytes) / 2
+
+
 def test_kernels_that_no_rates_explain_widen_the_error() -> None:
     noisy = kernels()
     scattered = tuple(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from socsched.cost.kernel_times import POINTS
 from socsched.graph.expand import fuse_network
 from socsched.graph.integers import CONVOLUTIONS as CONVOLUTION_KINDS
 from socsched.graph.integers import formless
@@ -55,8 +56,8 @@ PRODUCTS = (((1, 2, 197, 64), (1, 2, 64, 197)), ((1, 4, 49, 32), (1, 4, 32, 49))
             ((1, 4, 1, 32), (1, 4, 32, 200)))  # fmt: skip
 PILLARS = ((32, 124), (64, 200), (32, 300))
 """Channels of pillars, and rows and columns of the grid they are scattered to."""
-ROWS, POINTS = 1500, 3
-"""Pillars, and points in each: a LiDAR's scan has two and a half to four in a pillar."""
+ROWS = 1500
+"""Pillars."""
 IMAGES = ((1, 64, 56, 56), (1, 32, 14, 14), (1, 256, 28, 28))
 TOKENS = ((1, 197, 384), (1, 49, 96), (1, 64, 768))
 UNARY: tuple[tuple[str, tuple[Shape, ...], Mapping[str, Any]], ...] = (

@@ -14,8 +14,9 @@ other grow exponentially with their number.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Protocol
@@ -70,8 +71,10 @@ class OnnxFile:
             raise self.error("a name in it is no UTF-8 text")
         if graph.sparse_initializer:
             raise self.error("sparse initialisers are not read")
-        if not (graph.node or graph.output):
-            raise self.error("it holds no network", "the export failed or was cut off: write it again")
+        if not graph.output:
+            raise self.error(
+                "it holds no network: it has no outputs", "the export failed or was cut off: write it again"
+            )
         self._folder = path.resolve().parent
         self._size = size
         self._files: dict[str, np.memmap[Any, Any]] = {}
@@ -82,7 +85,7 @@ class OnnxFile:
         self._put_small()
         self._put_scalars()
         _put_padding(graph)
-        _put_in_order(graph)
+        self._put_in_order()
 
     def error(self, problem: str, hint: str = _HINT) -> InputError:
         """Return the error for a problem with this file."""
@@ -190,6 +193,29 @@ class OnnxFile:
         for item in self.model.graph.initializer:
             if item.data_location == TensorProto.EXTERNAL and self.constants[item.name].size <= _SMALL:
                 item.CopyFrom(numpy_helper.from_array(np.array(self.constants[item.name]), item.name))
+
+    def _put_in_order(self) -> None:
+        """Put every node behind those that it reads, as ONNX wants it; converters to fp16 append the first ones."""
+        graph = self.model.graph
+        taken = [item.name for item in graph.input] + [name for node in graph.node for name in node.output if name]
+        named = Counter(taken + [name for name in self.constants if name not in {item.name for item in graph.input}])
+        named |= Counter(item.name for item in graph.output)
+        if twice := [name for name, count in named.items() if count > 1]:
+            raise self.error(f"{twice[0]!r} names two values")
+        makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+        needs = {
+            place: {makers[name] for name in _read_by(node) if name in makers} for place, node in enumerate(graph.node)
+        }
+        if all(before < place for place, need in needs.items() for before in need):
+            return
+        try:
+            nodes = [graph.node[place] for place in TopologicalSorter(needs).static_order()]
+        except CycleError as error:
+            one = graph.node[error.args[1][0]]
+            raise self.error(f"{one.name or one.op_type}: a {one.op_type} that reads what follows from it") from None
+        copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(copies)
 
     def _put_scalars(self) -> None:
         """Give inputs that must be scalars the shape [] where the file has [1]."""
@@ -306,21 +332,6 @@ def _put_padding(graph: Any) -> None:
         for item in node.attribute:
             if item.name == "auto_pad" and item.s == b"SAME":
                 item.s = b"SAME_UPPER"
-
-
-def _put_in_order(graph: Any) -> None:
-    """Put every node behind those that it reads, as ONNX wants it; converters to fp16 append the first ones."""
-    makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
-    needs = {
-        place: {makers[name] for name in _read_by(node) if name in makers} for place, node in enumerate(graph.node)
-    }
-    if all(before < place for place, need in needs.items() for before in need):
-        return
-    with suppress(CycleError):
-        nodes = [graph.node[place] for place in TopologicalSorter(needs).static_order()]
-        copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-        del graph.node[:]
-        graph.node.extend(copies)
 
 
 def _read_by(node: Any) -> Iterator[str]:

@@ -38,6 +38,8 @@ _SHAPELIKE = 64
 """Elements up to which a constant may determine the shape of a result."""
 MOST_ELEMENTS = 2**31
 """Elements of a tensor: more than any automotive network has."""
+FORMS = (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What a node that is not of its operator's form ends in, wherever that shows."""
 _HINT = "export the network with fixed shapes and float weights, or simplify the file (onnxsim)"
 
 
@@ -133,23 +135,30 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, values
     file = OnnxFile(path, values)
     model = file.model = written_out(file.model)
     open_batch = _fix(model, path, shapes or {})
-    proto = model.graph
-    graph = OnnxGraph(path, [], dict(file.constants), {}, {}, [], [item.name for item in proto.output])
+    held = model.graph
+    graph = OnnxGraph(path, [], dict(file.constants), {}, {}, [], [item.name for item in held.output])
     graph.opsets = {_domain(item.domain): item.version for item in model.opset_import}
     graph.open_batch = open_batch
-    graph.inputs = [item.name for item in proto.input if item.name not in graph.constants]
-    for item in (*proto.input, *proto.value_info, *proto.output):
+    graph.inputs = [item.name for item in held.input if item.name not in graph.constants]
+    for item in (*held.input, *held.value_info, *held.output):
         tensor = item.type.tensor_type
         if tensor.elem_type:
             graph.dtypes[item.name] = _DTYPES.get(tensor.elem_type, "")
         if tensor.HasField("shape"):
             graph.shapes[item.name] = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
     fold = _Folding(graph, file, model.opset_import)
-    queue = list(reversed(proto.node))
+    queue = list(reversed(held.node))
     for index in range(MOST_NODES):
         if not queue:
             return graph
-        queue += reversed(fold.add(index, queue.pop()))
+        proto = queue.pop()
+        try:
+            queue += reversed(fold.add(index, proto))
+        except FORMS as error:
+            known = f": {first_line(error)}" if str(error) else ""
+            raise graph.error(
+                f"{proto.name or proto.op_type}: no form of {proto.op_type} that is understood{known}"
+            ) from None
     raise graph.error(f"more than {MOST_NODES} nodes, those of its branches included")
 
 
@@ -239,9 +248,14 @@ class _Folding:
     """Processes nodes one by one: those with constant inputs are computed, the others kept."""
 
     def __init__(self, graph: OnnxGraph, file: OnnxFile, opsets: Any) -> None:
+        from onnx import checker
+
         self.graph, self.file, self.opsets = graph, file, opsets
         self.count = self.elements = 0
         self.unrolled = Unrolled(graph, file.array)
+        self.context = checker.C.CheckerContext()
+        self.context.ir_version = file.model.ir_version
+        self.context.opset_imports = graph.opsets
 
     def add(self, index: int, proto: Any) -> list[Any]:
         """Take a node of the file; returns the nodes that stand in its place: those of the branch that an If takes."""
@@ -256,6 +270,7 @@ class _Folding:
             if item.type not in (item.GRAPH, item.GRAPHS)  # control flow: written out, or refused by name
             and not item.ref_attr_name  # of a function that this is no part of
         )
+        self.check(proto, name, graphs)
         attrs = {name: _attribute(value) for name, value in stated if value is not None}
         node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs, _domain(proto.domain), graphs)
         if not node.outputs:
@@ -270,7 +285,7 @@ class _Folding:
                 is not None
             ):
                 return plain
-        except ValueError:  # it stays an operator on integers
+        except FORMS:  # it stays an operator on integers
             pass
         constant = all(source in graph.constants for source in node.inputs if source)
         if node.op == "Constant" and not node.domain:
@@ -293,6 +308,19 @@ class _Folding:
             if any(one not in graph.constants for one in node.outputs if one):
                 graph.nodes.append(node)
         return []
+
+    def check(self, proto: Any, name: str, graphs: bool) -> None:
+        """Refuse a node whose inputs, outputs or attributes are not those of its operator, as runtimes do."""
+        from onnx import checker, defs
+
+        opset = self.graph.opsets.get("", 1)
+        if graphs or _domain(proto.domain) or proto.op_type == "Constant" or not defs.has(proto.op_type, opset, ""):
+            return
+        try:
+            checker.check_node(proto, self.context)
+        except checker.ValidationError as error:
+            problem = f"{name}: is no {proto.op_type} of opset {opset}: {first_line(error)}"
+            raise self.graph.error(problem, "check the file with onnx.checker") from None
 
     def infer(self, node: Node, proto: Any) -> None:
         """Set the types of a node's results, from those of its inputs and the constants folded above."""

@@ -245,7 +245,6 @@ class _File:
     varying: Mapping[str, TensorType] = field(default_factory=dict)
 
 
-@lru_cache(maxsize=16)  # a network is in it twice once its weights are read
 def _load(
     path: Path, stamp: tuple[int, int], shapes: tuple[tuple[str, tuple[int, ...]], ...] = (), values: bool = True
 ) -> _File:
@@ -255,6 +254,22 @@ def _load(
     except ImportError:
         problem = f"{path.name}: reading ONNX files needs the package onnx"
         raise MachineError(problem, extra("onnx")) from None
+    outcome = _outcome(path, stamp, shapes, values)
+    if isinstance(outcome, InputError):
+        raise outcome.with_traceback(None)
+    return outcome
+
+
+@lru_cache(maxsize=16)  # a network is in it twice once its weights are read
+def _outcome(path: Path, stamp: tuple[int, int], shapes: Any, values: bool) -> _File | InputError:
+    """Return a file's network or why it is refused, which every step of a plan asks again."""
+    try:
+        return _translated(path, shapes, values)
+    except InputError as error:
+        return error
+
+
+def _translated(path: Path, shapes: Any, values: bool) -> _File:
     graph: OnnxGraph = read(path, dict(shapes), values)
     network, weights, quantised = translate(graph, values)
     kept: Weights = {

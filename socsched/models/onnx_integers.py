@@ -226,6 +226,9 @@ def _quick_gelu(w: _Writer, _: set[str]) -> None:
 
 
 def _bias_softmax(w: _Writer, _: set[str]) -> None:
+    axis = w.attrs["axis"].i if "axis" in w.attrs else 1
+    if axis not in (-1, w.ranks[0] - 1):
+        raise ValueError("a softmax over more than the last side is not known")
     w.op("Softmax", [w.op("Add", [w.source(0), w.source(1)])], w.proto.output[0], axis=-1)
 
 

@@ -507,18 +507,21 @@ def _quantise(t: Translation, node: Node) -> None:
 
 @_translates("Gemm")
 def _gemm(t: Translation, node: Node) -> None:
-    if node.attrs.get("transA", 0) or float(node.attrs.get("alpha", 1.0)) != 1.0:
-        raise t.refused("Gemm with transA or alpha is not known", "fold alpha into the weight; transpose A before")
+    alpha = float(node.attrs.get("alpha", 1.0))
+    if alpha != 1.0 and node.inputs[1] in t.graph.steps:
+        raise t.refused("alpha times integers is not known", "fold alpha into the weight's steps")
     weight = t.constant(node, 1, "the weight")
     bias = t.constant(node, 2, "the bias")
     assert weight is not None, "no weight"
     if not node.attrs.get("transB", 0):
         weight = weight.T
-    params = {"weight": t.param(weight)}
+    params = {"weight": t.param(weight if alpha == 1.0 else weight * np.float32(alpha))}
     if bias is not None:
         flat = np.broadcast_to(bias * float(node.attrs.get("beta", 1.0)), (1, weight.shape[0])).reshape(-1)
         params["bias"] = t.param(flat)
-    t.emit(node, "dense", [t.source(node.inputs[0])], weights=params)
+    x = t.source(node.inputs[0])
+    turned = node.attrs.get("transA", 0)
+    t.emit(node, "dense", [t.emit(node, "transpose", [x], order=(1, 0)) if turned else x], weights=params)
 
 
 @_translates("MatMul")

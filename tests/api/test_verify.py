@@ -44,10 +44,10 @@ def test_the_first_node_that_differs_is_named(tmp_path: Path, monkeypatch: pytes
         t.emit(node, "tanh", [t.source(node.inputs[0])])
 
     monkeypatch.setitem(HANDLERS, "Sigmoid", wrong)
-    onnx_import._load.cache_clear()
+    onnx_import._outcome.cache_clear()
     said: list[str] = []
     found = verify(gated(tmp_path / "net.onnx"), note=said.append)
-    onnx_import._load.cache_clear()
+    onnx_import._outcome.cache_clear()
     assert not found.equal and all(not output.equal for output in found.outputs)
     assert found.first is not None and (found.first.op, found.first.node) == ("Sigmoid", "Sigmoid_5")
     assert found.first.error > found.first.tolerance and found.checked > 3 and said

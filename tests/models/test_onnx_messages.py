@@ -142,3 +142,46 @@ def test_zeros_that_repeat_a_value_are_bounded(tmp_path: Path) -> None:
     repeated = b.op("Expand", "image", b.constant(np.array([2**25, 1, 1, 2])))
     path = b.save(tmp_path / "net.onnx", [1, 1, 1, 2], [repeated])
     assert "a value is repeated more than 16777216 times" in reasons(path)["Expand_0"]
+
+
+def _same_name(model: onnx.ModelProto) -> None:
+    model.graph.node[1].output[0] = model.graph.node[0].output[0]
+
+
+def _circle(model: onnx.ModelProto) -> None:
+    model.graph.node[0].input[0] = model.graph.node[1].output[0]
+
+
+def _group(model: onnx.ModelProto) -> None:
+    model.graph.node[0].attribute.append(helper.make_attribute("auto_pad", 1))
+
+
+def _inputs(model: onnx.ModelProto) -> None:
+    del model.graph.node[0].input[1:]
+
+
+def _twice(model: onnx.ModelProto) -> None:
+    model.graph.output.append(model.graph.output[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_same_name, "'v0_0' names two values"),
+        (_twice, "'v1_0' names two values"),
+        (_circle, "that reads what follows from it"),
+        (_group, "Conv_0: is no Conv of opset 17: Mismatched attribute type"),
+        (_inputs, "has input size 1 not in range"),
+        (lambda model: model.graph.ClearField("output"), "it has no outputs"),
+    ],
+)
+def test_what_no_runtime_reads_is_refused_by_name(
+    tmp_path: Path, change: Callable[[onnx.ModelProto], None], message: str
+) -> None:
+    b = Builder()
+    path = b.save(tmp_path / "net.onnx", IMAGE, [b.op("Relu", b.conv("image", 4, 4, norm=False))])
+    model = onnx.load(path)
+    change(model)
+    onnx.save(model, path)
+    error = refusal(path)
+    assert message in str(error) and ("checker" in error.hint or "cut off" in error.hint)

@@ -16,7 +16,7 @@ from onnx_files import Builder  # noqa: E402
 from socsched.compiler.toolchains.hand_over import prepare  # noqa: E402
 from socsched.descriptor.catalog import get_platform  # noqa: E402
 from socsched.descriptor.pipeline import Stage  # noqa: E402
-from socsched.errors import OpenShape, SocschedError, UsageError  # noqa: E402
+from socsched.errors import OpenShape, SocschedError, UnknownOperator, UsageError  # noqa: E402
 from socsched.graph.rules import check_operators  # noqa: E402
 from socsched.models.onnx_import import load, model  # noqa: E402
 from socsched.models.work import stage_work  # noqa: E402
@@ -103,6 +103,8 @@ FUSED: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
     ("FastGelu", [(2, 7), (7,)], {}),
     ("FastGelu", [(2, 7)], {}),
     ("QuickGelu", [(2, 7)], {}),
+    ("FusedGemm", [(2, 5), (5, 3), (3,)], {"activation": "Relu", "alpha": 0.5}),
+    ("FusedGemm", [(5, 2), (3, 5)], {"activation": "LeakyRelu", "activation_alpha": 0.2, "transA": 1, "transB": 1}),
     ("SkipLayerNormalization", [(1, 4, 8), (1, 4, 8), (8,), (8,), (8,)], {"epsilon": 1e-5}),
 ]
 
@@ -129,6 +131,20 @@ def test_what_onnx_runtime_fuses_is_taken_apart(op: str, shapes: Any, attrs: Any
     wanted = session.run(None, {names[place]: arrays[place] for place in inputs})
     verdict = judge(op, model, given, wanted, 1e-4, False)
     assert not verdict.failure and not verdict.whole
+
+
+@pytest.mark.parametrize("axis", (3, -1, 1))
+def test_a_fused_softmax_is_that_of_a_sum(axis: int, tmp_path: Path) -> None:
+    """ONNX Runtime has it on GPUs alone; over more sides than the last it is another function."""
+    b = Builder()
+    b.op("BiasSoftmax", "image", b.constant(b.normal(2, 1, 1, 5)), axis=axis, is_inner_broadcast=1)
+    b.nodes[-1].domain = "com.microsoft"
+    file = b.save(tmp_path / "net.onnx", [2, 3, 4, 5], ["v0_0"])
+    if axis == 1:
+        with pytest.raises(UnknownOperator, match="BiasSoftmax_0"):
+            load(file)
+    else:
+        assert [layer.op for layer in load(file)[0].layers] == ["add", "softmax"]
 
 
 @pytest.mark.parametrize("mode", ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"))

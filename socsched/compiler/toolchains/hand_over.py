@@ -210,7 +210,7 @@ class Prepared:
         """Return the names of inputs or outputs in the model where they are others than the network's, else none."""
         if not self.verbatim:
             return ()
-        inside = {item.name for item in self.onnx.graph.initializer}
+        inside = {item.name for item in self.onnx.graph.initializer} if side == "input" else ()
         return [item.name for item in getattr(self.onnx.graph, side) if item.name not in inside]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tools.verify.fuzz import corpus, imports, mutate
+from tools.verify.fuzz import corpus, graphs, imports, mutate
 
 Mutate = Callable[[bytes, Random], bytes]
 
@@ -109,66 +109,6 @@ def _checkpoint(file: Path) -> None:
     read_checkpoint(file)
 
 
-def _onnx(file: Path) -> None:
-    from socsched.models.onnx_import import _load
-
-    weights = file.with_name("onnx.data")
-    if not weights.exists():
-        weights.write_bytes(corpus.read()["beside"][0])
-    try:
-        _load.__wrapped__(file, (0, 0))
-    finally:
-        _load.__wrapped__(file, (0, 0), (), False)
-
-
-def _onnx_mutate(data: bytes, random: Random) -> bytes:
-    """Return a model with a field of its graph changed."""
-    import onnx
-
-    if random.random() < 0.25:
-        return mutate.raw(data, random)
-    model = onnx.load_model_from_string(data)
-    graph = model.graph
-    for _ in range(random.choice((1, 1, 2, 3))):
-        node, tensor = random.choice(graph.node), random.choice(graph.initializer)
-        kind = random.randrange(9)
-        if kind == 0:
-            node.op_type = random.choice((*(n.op_type for n in graph.node), *_OPERATORS))
-        elif kind == 1 and node.input:
-            node.input[random.randrange(len(node.input))] = random.choice(
-                ("", *(n.output[0] for n in graph.node), *(t.name for t in graph.initializer), "image")
-            )
-        elif kind == 2 and node.attribute:
-            attribute = random.choice(node.attribute)
-            attribute.i = random.choice((0, -1, 2, 2**31, 2**62))
-            if attribute.ints:
-                attribute.ints[random.randrange(len(attribute.ints))] = random.choice((0, -1, 7, 2**31, -(2**62)))
-        elif kind == 3 and tensor.dims:
-            tensor.dims[random.randrange(len(tensor.dims))] = random.choice((0, -1, 1, 3, 2**20, 2**31, 2**62))
-        elif kind == 4 and tensor.external_data:
-            random.choice(tensor.external_data).value = random.choice(_LOCATIONS)
-        elif kind == 4:
-            tensor.raw_data = mutate.raw(tensor.raw_data, random)
-        elif kind == 5:
-            tensor.data_type = random.randrange(24)
-        elif kind == 6:
-            node.name = random.choice((*mutate.TEXTS[:9], "x" * 10_000)).encode("utf-8", "ignore").decode()
-        elif kind == 7:
-            graph.node.append(node)
-        elif graph.input[0].type.tensor_type.shape.dim:
-            side = random.choice(graph.input[0].type.tensor_type.shape.dim)
-            side.dim_value = random.choice((0, -1, 1, 17, 2**31, 2**62))
-    return bytes(model.SerializeToString())
-
-
-_LOCATIONS = ("", "../x", "/etc/passwd", "-1", "4", "10" * 9, "onnx.data", ".")
-_OPERATORS = (
-    "Loop", "If", "Tile", "Expand", "ConstantOfShape", "Range", "Gather", "Transpose", "Conv", "ConvTranspose", "Gemm",
-    "MatMul", "Pad", "Split", "ReduceMean", "Squeeze", "Unsqueeze", "Where", "Cast", "Add", "Pow", "AveragePool",
-    "Constant", "Shape", "Nope",
-)  # fmt: skip
-
-
 def _result(file: Path) -> None:
     from socsched.reporting.compare import compare, load_result
 
@@ -211,7 +151,7 @@ def formats(folder: Path) -> list[Format]:
         one("taskset", ".yaml", mutate.as_json, _loader(d + "taskset", "load_taskset")),
         one("weights", ".npz", archive(mutate.npy), _weights),
         one("checkpoint", ".pth", archive(mutate.member), _checkpoint),
-        one("onnx", ".onnx", _onnx_mutate, _onnx),
+        one("onnx", ".onnx", graphs.network, graphs.judged),
         one("scan", ".bin", mutate.raw, _loader("socsched.models.pointpillars.scan", "read_scan")),
         one("result", ".json", mutate.as_json, _result),
         one("pipeline", ".yaml", mutate.as_text, _loader(d + "pipeline_file", "load_pipeline")),

@@ -22,8 +22,13 @@ _MOST = 16
 """Images of a batch at most: every one has kernels of its own in the launch list."""
 
 
-def one_by_one(graph: Graph) -> Graph:
-    """Return the graph of the network with its batches of images computed image by image; `graph` if it has none."""
+def one_by_one(graph: Graph, stacks: bool = False) -> Graph:
+    """Return the graph of the network with its batches of images computed image by image; `graph` if it has none.
+
+    With `stacks` a convolution of single pixels takes a whole batch as one image, its images above each other.
+    """
+    if stacks and (tall := _stacked(graph.network)) is not graph.network:
+        graph = fuse_network(tall)
     types = {**graph.network.inputs, **layer_types(graph.network)}
     apart: dict[str, int] = {}
     for layer in graph.network.layers:
@@ -44,6 +49,28 @@ def _images(layer: Layer, types: Mapping[str, TensorType], params: Mapping[str, 
         return 0
     constant = params[layer.weights["constant"]] if "constant" in layer.weights else ()
     return 0 if len(constant) == 4 and constant[0] != 1 else count
+
+
+def _stacked(network: Network) -> Network:
+    types = {**network.inputs, **layer_types(network)}
+    layers: list[Layer] = []
+    for layer in network.layers:
+        weight = network.params[layer.weights["weight"]] if layer.op == "conv2d" else ()
+        single = weight[2:] == (1, 1) and layer.attrs.get("groups", 1) == 1
+        same = single and types[layer.inputs[0]].shape[2:] == types[layer.name].shape[2:]  # no stride, no border
+        if not same or layer.inputs[0] not in network.inputs or not _images(layer, types, network.params):
+            layers.append(layer)
+            continue
+        count, channels, height, width = types[layer.inputs[0]].shape
+        made, turn, name = types[layer.name].shape[1], {"order": (1, 0, 2, 3)}, layer.name
+        layers += [
+            Layer(f"{name}.turned", "transpose", layer.inputs, {}, turn),
+            Layer(f"{name}.tall", "reshape", (f"{name}.turned",), {}, {"shape": (1, channels, count * height, width)}),
+            replace(layer, name=f"{name}.stack", inputs=(f"{name}.tall",)),
+            Layer(f"{name}.apart", "reshape", (f"{name}.stack",), {}, {"shape": (made, count, height, width)}),
+            Layer(name, "transpose", (f"{name}.apart",), {}, turn),
+        ]
+    return network if len(layers) == len(network.layers) else replace(network, layers=tuple(layers))
 
 
 def _apart(network: Network, apart: Mapping[str, int]) -> Network:

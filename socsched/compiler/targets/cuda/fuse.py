@@ -17,7 +17,7 @@ def fuse(graph: Graph) -> Graph:
     """Return `graph` with activations inside the operators that feed only them, recurrent layers spelt out, batches of
     images one by one.
     """
-    return _gelus(gelus(fuse_activations(hard_gates(spelt_out(one_by_one(graph))))))
+    return _gelus(gelus(fuse_activations(hard_gates(spelt_out(one_by_one(graph, stacks=True))))))
 
 
 def _gelus(graph: Graph) -> Graph:

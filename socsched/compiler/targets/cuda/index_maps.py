@@ -22,6 +22,9 @@ Array = np.ndarray[Any, Any]
 
 MOST = 1 << 23
 """Elements of a value beyond which a table takes too much memory and time."""
+_MOVED = 1 << 24
+"""The same of a value that only moves elements: what is lifted from images to depths has more than those that a kernel
+writes."""
 _ROOTS = 4
 NOTHING = -1
 """Place of an element that is zero."""
@@ -63,7 +66,7 @@ class Moves:
         sizes = [size for tensor in shapes for size in tensor.shape]
         if not group.inputs or any(tensor.dtype != "fp32" for tensor in shapes) or min(sizes, default=1) < 1:
             return False
-        if max(prod(tensor.shape) for tensor in shapes) > MOST or group.relu or "activation" in group.options:
+        if max(prod(tensor.shape) for tensor in shapes) > _MOVED or group.relu or "activation" in group.options:
             return False
         made = self._made(group)
         if made is None or made.index.shape != self.graph.values[group.output].shape:

@@ -334,6 +334,8 @@ class _Lowering(Values):
             return
         if name in made.attentions:
             sequence_lower.attention(self, made.attentions[name])
+        elif name in made.pools:
+            sequence_lower.pooled(self, made.pools[name])
         elif name in made.plain:
             sequence_lower.emit(self, group)
         elif name in made.unruled:

@@ -34,21 +34,22 @@ class Judgement:
     """What becomes of each operator, by its output; the others have a rule on images.
 
     `unruled`: the reason for which there is no rule; `plain`: rules on plain tensors; `moves`: results that only move
-    elements; `attentions`: the last product of each attention, and `inside` what is computed within these; `images`:
-    values whose channels follow each other in memory.
+    elements; `attentions`: the last product of each attention, `pools`: each sum of samples or gathered products, and
+    `inside` what is computed within these; `images`: values whose channels follow each other in memory.
     """
 
     moves: Moves
     unruled: dict[str, str] = field(default_factory=dict)
     plain: set[str] = field(default_factory=set)
     attentions: dict[str, sequence_rules.Attention] = field(default_factory=dict)
+    pools: dict[str, sequence_rules.Pooled] = field(default_factory=dict)
     inside: set[str] = field(default_factory=set)
     images: set[str] = field(default_factory=set)
 
     @property
     def elsewhere(self) -> set[str]:
         """Return the outputs that no rule on images makes."""
-        return {*self.unruled, *self.plain, *self.moves.found, *self.attentions, *self.inside}
+        return {*self.unruled, *self.plain, *self.moves.found, *self.attentions, *self.pools, *self.inside}
 
 
 def judged(graph: Graph, weights: Mapping[str, Any] | None = None) -> Judgement:
@@ -73,8 +74,13 @@ def judged(graph: Graph, weights: Mapping[str, Any] | None = None) -> Judgement:
             images.add(group.output)
     for found in sequence_rules.attentions(graph, made.moves):
         made.attentions[found.output] = found
-        made.inside.update(found.inside)
-        for name in (found.output, *found.inside):
+    pools = {pool.output: pool for pool in sequence_rules.pools(graph, made.moves)}
+    within = {name for pool in pools.values() for name in pool.inside}
+    made.pools.update({name: pool for name, pool in pools.items() if name not in within})
+    wholes: list[sequence_rules.Attention | sequence_rules.Pooled] = [*made.attentions.values(), *made.pools.values()]
+    for whole in wholes:
+        made.inside.update(whole.inside)
+        for name in (whole.output, *whole.inside):
             made.unruled.pop(name, None)
             made.plain.discard(name)
     return made

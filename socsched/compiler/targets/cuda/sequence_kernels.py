@@ -117,6 +117,140 @@ def sums(length: int, count: int) -> Any:
     return added
 
 
+@dataclass(frozen=True, slots=True)
+class Points:
+    """`rows` of `channels`, each a sum over `points`; `values`, `places`, `weights`: elements of what is read."""
+
+    rows: int
+    points: int
+    channels: int
+    values: int
+    weights: int
+    places: int = 0
+
+
+def pooled(shape: Points) -> Any:
+    """Return pooled(X[values], A[weights], V[rows, points], W[rows, points], O[rows, channels]).
+
+    O[q] = the sum over k of A[W[q, k]] X[V[q, k] * 8 ...]: rows of channels from wherever they are, in vectors.
+    """
+    rows, points, groups = shape.rows, shape.points, shape.channels // VECTOR
+    values, weights = shape.values, shape.weights
+
+    @T.prim_func(s_tir=True, private=True)
+    def summed(
+        X: T.Buffer((values,), "float16"),
+        A: T.Buffer((weights,), "float16"),
+        V: T.Buffer((rows, points), "int32"),
+        W: T.Buffer((rows, points), "int32"),
+        O: T.Buffer((rows, groups * VECTOR), "float16"),
+    ):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(rows, groups):
+            with T.sblock("pool"):
+                q, g = T.axis.remap("SS", [x, y])
+                T.reads(X[0:values], A[0:weights], V[q, 0:points], W[q, 0:points])
+                T.writes(O[q, g * VECTOR : g * VECTOR + VECTOR])
+                total = T.sblock_alloc_buffer((VECTOR,), "float32", scope="local")
+                found = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                for v in T.unroll(VECTOR):
+                    total[v] = T.float32(0)
+                for k in range(points):
+                    for v in T.vectorized(VECTOR):
+                        found[v] = X[(V[q, k] + g) * VECTOR + v]
+                    for v in T.unroll(VECTOR):
+                        total[v] = total[v] + T.Cast("float32", A[W[q, k]]) * T.Cast("float32", found[v])
+                for v in T.unroll(VECTOR):
+                    found[v] = T.Cast("float16", total[v])
+                for v in T.vectorized(VECTOR):
+                    O[q, g * VECTOR + v] = found[v]
+
+    return summed
+
+
+def _pixel(g: Any, size: Any, align: bool, border: bool) -> Any:
+    """Return where a coordinate in -1..1 is along a side of `size` pixels, no further outside than counts."""
+    side = T.Cast("float32", size)
+    scaled = (T.Cast("float32", g) + T.float32(1)) * (side - T.float32(int(align))) * T.float32(0.5)
+    low, high = (T.float32(0), side - T.float32(1)) if border else (T.float32(-2), side + T.float32(1))
+    return T.min(T.max(scaled - T.float32(0 if align else 0.5), low), high)
+
+
+def _beside(x: Any, size: Any, step: Any) -> Any:
+    """Return the pixel before a place, or `step` after it, within the image."""
+    return T.min(T.max(T.Cast("int32", T.floor(x)) + step, 0), size - 1)
+
+
+def _share(x: Any, size: Any, step: Any) -> Any:
+    """Return what that pixel contributes: nothing outside."""
+    first, part = T.Cast("int32", T.floor(x)) + step, x - T.floor(x)
+    own = tirx.if_then_else(step == 0, T.float32(1) - part, part)
+    return tirx.if_then_else(tirx.all(first >= 0, first < size), own, T.float32(0))
+
+
+def sampled(shape: Points, align: bool, border: bool) -> Any:
+    """Return sampled(X[values], G[places], A[weights], S[points, 3], V, P, W [rows, points], O[rows, channels]).
+
+    O[q] = the sum over k of A[W[q, k]] times what lies at G[P[q, k]], G[P[q, k] + 1] (x, y in -1..1, as of ONNX's
+    GridSample) in an image, between four pixels of channels.  It begins at X[V[q, k] * 8] and has S[k, 0] rows of
+    S[k, 1] pixels that are S[k, 2] * 8 elements apart.  Outside are zeros, or its `border`.
+    """
+    rows, points, groups = shape.rows, shape.points, shape.channels // VECTOR
+    values, weights, places = shape.values, shape.weights, shape.places
+
+    def at(g, size):
+        return _pixel(g, size, align, border)
+
+    def pixel(place, S, k, i, j):
+        return _beside(place[1], S[k, 0], i) * S[k, 1] + _beside(place[0], S[k, 1], j)
+
+    def share(place, S, k, i, j):
+        return _share(place[1], S[k, 0], i) * _share(place[0], S[k, 1], j)
+
+    @T.prim_func(s_tir=True, private=True)
+    def summed(
+        X: T.Buffer((values,), "float16"),
+        G: T.Buffer((places,), "float16"),
+        A: T.Buffer((weights,), "float16"),
+        S: T.Buffer((points, 3), "int32"),
+        V: T.Buffer((rows, points), "int32"),
+        P: T.Buffer((rows, points), "int32"),
+        W: T.Buffer((rows, points), "int32"),
+        O: T.Buffer((rows, groups * VECTOR), "float16"),
+    ):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(rows, groups):
+            with T.sblock("sample"):
+                q, g = T.axis.remap("SS", [x, y])
+                T.reads(X[0:values], G[0:places], A[0:weights], S[0:points, 0:3],
+                        V[q, 0:points], P[q, 0:points], W[q, 0:points])  # fmt: skip
+                T.writes(O[q, g * VECTOR : g * VECTOR + VECTOR])
+                total = T.sblock_alloc_buffer((VECTOR,), "float32", scope="local")
+                place = T.sblock_alloc_buffer((2,), "float32", scope="local")
+                part = T.sblock_alloc_buffer((4,), "float32", scope="local")
+                found = T.sblock_alloc_buffer((4, VECTOR), "float16", scope="local")
+                ended = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                for v in T.unroll(VECTOR):
+                    total[v] = T.float32(0)
+                for k in range(points):
+                    place[0] = at(G[P[q, k]], S[k, 1])
+                    place[1] = at(G[P[q, k] + 1], S[k, 0])
+                    for i in T.unroll(2):
+                        for j in T.unroll(2):
+                            part[i * 2 + j] = share(place, S, k, i, j) * T.Cast("float32", A[W[q, k]])
+                            for v in T.vectorized(VECTOR):
+                                found[i * 2 + j, v] = X[(V[q, k] + pixel(place, S, k, i, j) * S[k, 2] + g) * VECTOR + v]
+                    for c in T.unroll(4):
+                        for v in T.unroll(VECTOR):
+                            total[v] = total[v] + part[c] * T.Cast("float32", found[c, v])
+                for v in T.unroll(VECTOR):
+                    ended[v] = T.Cast("float16", total[v])
+                for v in T.vectorized(VECTOR):
+                    O[q, g * VECTOR + v] = ended[v]
+
+    return summed
+
+
 def layer_norm(rows: int, length: int, epsilon: float, given: int, ordered: bool) -> Any:
     """Return layer_norm(X[given, length], G[length], B[length], R[rows], O[rows, length]).
 

@@ -53,7 +53,7 @@ def _softmax(own: Any, group: Group) -> None:
 def _softmax_across(own: Any, group: Group, axis: int) -> None:
     """Emit a softmax over another than the last axis: a thread to each sum, neighbours read neighbours."""
     shape = own.graph.values[group.output].shape
-    wanted = _in_front(shape, (axis,))
+    wanted = rules.in_front(shape, (axis,))
     length, count = wanted.shape
     var = own.call(sequence_kernels.softmax_across, wanted.shape, [own.arranged(group.inputs[0], wanted)], wanted.shape)
     order = np.empty(length * count, np.int32)
@@ -62,15 +62,9 @@ def _softmax_across(own: Any, group: Group, axis: int) -> None:
 
 
 def _reduce_sum(own: Any, group: Group) -> None:
-    wanted = _in_front(own.graph.values[group.inputs[0]].shape, own.graph.operations[group.output].axes)
+    wanted = rules.in_front(own.graph.values[group.inputs[0]].shape, own.graph.operations[group.output].axes)
     var = own.call(sequence_kernels.sums, wanted.shape, [own.arranged(group.inputs[0], wanted)], wanted.shape[1:])
     _elementwise(own, group, var)
-
-
-def _in_front(shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return the numbers of a tensor's elements [those along some axes, the others]."""
-    numbers = np.moveaxis(np.arange(prod(shape), dtype=np.int32).reshape(shape), axes, range(len(axes)))
-    return numbers.reshape(prod(shape[axis] for axis in axes), -1)
 
 
 def _unscaled(own: Any, name: str) -> tuple[str, float]:
@@ -181,6 +175,90 @@ def attention(own: Any, found: rules.Attention) -> None:
     outer = batch // heads
     order = np.arange(batch * rows * width, dtype=np.int32).reshape(outer, rows, heads, width).transpose(0, 2, 1, 3)
     own.ordered[found.output] = var, order.reshape(-1)
+
+
+def pooled(own: Any, found: rules.Pooled) -> None:
+    """Emit a weighted sum as one kernel that reads tensors where they are; its result lies by rows of channels."""
+    rows, points = found.at.shape
+    channels, one = found.order.shape[1], np.zeros((rows, points), np.int32)
+    (weights, size), (by,) = _in_one(own, (found.weights,), (found.by,)) if found.weights else (
+        (relax.const(np.ones(1, np.float16), "float16"), 1), (one,)
+    )  # fmt: skip
+    if found.places:
+        names, each = tuple(dict.fromkeys(found.values)), []
+        shapes = {name: own.graph.values[name].shape for name in names}
+        pixels = [
+            np.arange(prod(shape), dtype=np.int32).reshape(shape[0], channels, -1).swapaxes(1, 2)
+            for shape in shapes.values()
+        ]
+        (values, count), places = _in_one(own, names, pixels)
+        heads: list[Any] = [_regular(place) for place in places]
+        if not all(heads):
+            (values, count), places = _in_one(own, names, pixels, copied=True)
+            heads = [_regular(place) for place in places]
+        firsts = dict(zip(names, heads, strict=True))
+        sides = np.array([(*shapes[name][2:], firsts[name].step // VECTOR) for name in found.values], np.int32)
+        at = np.stack([firsts[name].firsts[found.image[:, k]] for k, name in enumerate(found.values)], 1) // VECTOR
+        for k, grid in enumerate(found.places):
+            side = prod(own.graph.values[grid].shape[2:])
+            each.append((found.image[:, k] * 2 * side + found.at[:, k])[:, None] + np.array((0, side)))
+        (grids, length), pairs = _in_one(own, found.places, each)
+        if not all(bool((pair[:, 1] == pair[:, 0] + 1).all()) for pair in pairs):
+            (grids, length), pairs = _in_one(own, found.places, each, copied=True)
+        tables = [sides, at, np.stack([pair[:, 0] for pair in pairs], 1), by]
+        shape = sequence_kernels.Points(rows, points, channels, count, size, length)
+        args: tuple[Any, ...] = (shape, bool(found.options["align"]), found.options["padding"] == "border")
+        kernel: Any = sequence_kernels.sampled
+        operands = [values, grids, weights]
+    else:
+        name = found.values[0]
+        order = rules.in_front(own.graph.values[name].shape, found.options["axes"]).T
+        (values, count), (places,) = _in_one(own, (name,), (order,))
+        if _regular(places[None]) is None:
+            (values, count), (places,) = _in_one(own, (name,), (order,), copied=True)
+        tables = [places[:, 0][found.at] // VECTOR, by]
+        args = (sequence_kernels.Points(rows, points, channels, count, size),)
+        kernel, operands = sequence_kernels.pooled, [values, weights]
+    operands += [relax.const(np.ascontiguousarray(table, np.int32), "int32") for table in tables]
+    var = own.call(kernel, args, operands, (rows, channels))
+    order = np.empty(found.order.size, np.int32)
+    order[found.order.reshape(-1)] = np.arange(order.size, dtype=np.int32)
+    own.ordered[found.output] = var, order
+
+
+def _in_one(own: Any, names: Any, orders: Any, copied: bool = False) -> tuple[tuple[Any, int], list[Any]]:
+    """Return a tensor that holds elements of several values, flat, and its size; the places of those there.
+
+    `orders`: the numbers of the elements in each value.  It is the tensor that holds all of them, where there is one;
+    otherwise, and where they shall be `copied`, they are copied, in this order.
+    """
+    if not copied:
+        made = [own.placed(name) for name in names]
+        sources = {id(var): (var, size) for held, _, _ in made for var, size in held}
+        if len(sources) == 1 and all(factor == 1.0 for _, _, factor in made):
+            ((var, size),) = sources.values()
+            return (own.viewed(var, (size,)), size), [
+                places.reshape(-1)[order] for (_, places, _), order in zip(made, orders, strict=True)
+            ]
+    parts = [own.arranged(name, np.ascontiguousarray(order)) for name, order in zip(names, orders, strict=True)]
+    sizes, starts = tuple(order.size for order in orders), [0]
+    for size in sizes:
+        starts.append(round_up(starts[-1] + size, VECTOR))
+    places = [start + np.arange(size, dtype=np.int32) for start, size in zip(starts, sizes, strict=False)]
+    if len(parts) == 1:
+        var = own.viewed(parts[0], sizes)
+    else:
+        whole = np.full(starts[-1], NOTHING, np.int32)
+        for place in places:
+            whole[place] = place
+        groups, width = index_maps.vectors(whole)
+        flat = [own.viewed(part, (size,)) for part, size in zip(parts, sizes, strict=True)]
+        table = relax.const(groups, "int32")
+        var = own.call(kernels.picked, (sizes, None, groups.size, width, 1.0), [*flat, table], (groups.size, width))
+        var = own.viewed(var, (starts[-1],))
+    return (var, starts[-1] if len(parts) > 1 else sizes[0]), [
+        place.reshape(order.shape) for place, order in zip(places, orders, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,56 @@ def shuffled() -> Network:
     return b.network(halves[0], g, h, odd, other)
 
 
-NETWORKS = {f.__name__: f for f in (windows, gates, sizes, attention, rows, windowed, shuffled)}
+def sampled() -> Network:
+    """Deformable attention over two images, of one tensor and of another, and samples that are not summed."""
+    b = Builder(16, 8, 12)
+
+    def shaped(name: str, source: str, *shape: int) -> str:
+        b.layers.append(Layer(name, "reshape", (source,), {}, {"shape": shape}))
+        return name
+
+    value = b.layer("value", "conv2d", "x", shape=(16, 16, 1, 1), stride=1, padding=0)
+    small = b.layer("small", "avg_pool", value, kernel=2, stride=2, padding=0)
+    images = [shaped("v0", value, 2, 8, 8, 12), shaped("v1", small, 2, 8, 4, 6)]
+    grids = shaped("g", b.layer("offsets", "conv2d", "x", shape=(24, 16, 1, 1), stride=1, padding=0), 2, 2, 96, 3, 2)
+    found = []
+    for n, image in enumerate(images):
+        cut = b.layer(f"g{n}", "slice", grids, axes=(1,), begin=(n,), end=(n + 1,), step=(1,))
+        grid = shaped(f"grid{n}", cut, 2, 96, 3, 2)
+        sample = b.layer(f"s{n}", "grid_sample", image, grid, mode="bilinear", padding="zeros", align=False)
+        found.append(shaped(f"p{n}", sample, 2, 8, 96, 1, 3))
+    points = shaped("points", b.layer("stack", "concat", *found, axis=3), 2, 8, 96, 6)
+    weights = shaped("w", b.layer("shares", "conv2d", "x", shape=(12, 16, 1, 1), stride=1, padding=0), 2, 1, 96, 6)
+    total = b.layer("sum", "reduce_sum", b.layer("weighed", "multiply", points, weights), axis=3, keepdims=False)
+    alone = b.layer("alone", "grid_sample", images[0], "grid1", mode="bilinear", padding="border", align=True)
+    return b.network(shaped("end", total, 1, 16, 96), alone)
+
+
+def lifted() -> Network:
+    """Lift, splat: features at depths, gathered by cell and summed, in an image that is convolved."""
+    b = Builder(8, 6, 10)
+
+    def shaped(name: str, source: str, *shape: int) -> str:
+        b.layers.append(Layer(name, "reshape", (source,), {}, {"shape": shape}))
+        return name
+
+    y = b.layer("lift", "conv2d", "x", shape=(20, 8, 1, 1), stride=1, padding=0)
+    parts = [
+        b.layer(f"part{n}", "slice", y, axes=(1,), begin=(first,), end=(last,), step=(1,))
+        for n, (first, last) in enumerate(((0, 4), (4, 20)))
+    ]
+    depth = shaped("depth", b.layer("shares", "softmax", parts[0], axis=1), 1, 4, 1, 6, 10)
+    y = b.layer("lifted", "multiply", depth, shaped("features", parts[1], 1, 1, 16, 6, 10))
+    y = shaped("rows", b.layer("last", "transpose", y, order=(0, 1, 3, 4, 2)), 240, 16)
+    table = np.random.default_rng(1).integers(0, 240, 96)
+    y = shaped("cells", b.layer("found", "gather", y, axis=0, indices=tuple(int(n) for n in table)), 32, 3, 16)
+    y = b.layer("turned", "transpose", b.layer("sum", "reduce_sum", y, axis=1, keepdims=False), order=(1, 0))
+    return b.network(
+        b.layer("head", "conv2d", shaped("map", y, 1, 16, 4, 8), shape=(16, 16, 3, 3), stride=1, padding=1)
+    )
+
+
+NETWORKS = {f.__name__: f for f in (windows, gates, sizes, attention, rows, windowed, shuffled, sampled, lifted)}
 
 
 def drawn(net: Network) -> dict[str, Any]:
@@ -274,6 +323,13 @@ def test_only_what_has_no_rule_is_left_out() -> None:
     net = replace(net, layers=(*net.layers, Layer("log", "log", ("end",))), outputs=("log",))
     graph = fuse(fuse_network(net))
     assert list(rules.unruled(graph)) == ["log"] and not rules.unsupported_reason(graph)
+
+
+def test_weighted_sums_are_one_kernel_each() -> None:
+    for net, sums in ((sampled(), {"sum", "alone"}), (lifted(), {"sum"})):
+        made = rules.judged(fuse(fuse_network(net)))
+        assert set(made.pools) == sums and not made.unruled
+        assert made.inside >= {"weighed", "s0", "s1"} if "alone" in sums else made.inside >= {"lifted", "last"}
 
 
 def test_activations_are_inside_the_operators_before_them() -> None:
@@ -345,6 +401,18 @@ def test_cameras_and_points_of_several_levels_equal_their_general_form() -> None
     total = b.layer("total", "reduce_sum", outer, axis=(0, 1), keepdims=False)
     last = b.layer("last", "reduce_sum", depth, axis=3, keepdims=True)
     net = b.network(outer, total, last)
+    assert not require_equal(net, drawn(net))
+
+
+def test_a_batch_is_one_image_for_convolutions_of_single_pixels() -> None:
+    layers = (
+        Layer("one", "conv2d", ("x",), {"weight": "w"}, {"stride": 1, "padding": 0}),
+        Layer("end", "conv2d", ("one",), {"weight": "v"}, {"stride": 1, "padding": 1}),
+    )
+    sides = {"w": (16, 8, 1, 1), "v": (8, 16, 3, 3)}
+    net = Network("net", {"x": TensorType((2, 8, 5, 7), "fp32")}, layers, ("one", "end"), sides)
+    kinds = [group.kind for group in fuse(fuse_network(net)).groups]
+    assert kinds.count("conv2d") == 1 + 2
     assert not require_equal(net, drawn(net))
 
 

@@ -328,7 +328,6 @@ def _constant(graph: Graph, group: Group) -> str:
 UNARY = ("gelu", "erf", "sigmoid", "tanh", "clip", "leaky_relu", "relu", "silu", "hard_sigmoid", "hard_swish")
 _RULES: dict[str, Callable[[Graph, Group], str]] = {
     **dict.fromkeys(("softmax", "reduce_sum"), _turned),
-    "grid_sample": _grid_sample,
     "layer_norm": _layer_norm,
     "matmul": _matmul,
     "dense": _constant,
@@ -336,5 +335,5 @@ _RULES: dict[str, Callable[[Graph, Group], str]] = {
     **dict.fromkeys(BINARY, _joined),
     **dict.fromkeys(UNARY, _whole),
 }
-KINDS = tuple(kind for kind in _RULES if kind not in ("gelu", "recurrent"))
-"""Operators of networks with a rule on plain tensors."""
+KINDS = (*(kind for kind in _RULES if kind not in ("gelu", "recurrent")), "grid_sample")
+"""Operators of networks with a rule on plain tensors, or as one of `pools`."""

@@ -12,7 +12,6 @@ namespace socsched {
 namespace {
 
 constexpr uint32_t MOST_HEADER = 1 << 20;
-constexpr size_t MOST_TENSORS = 64;
 
 std::string shape_of(const TensorType& type) {
   std::string text;
@@ -49,7 +48,7 @@ JsonFile Channel::receive() {
 
 std::vector<TensorType> Channel::tensors_of(const JsonFile& header) {
   std::vector<TensorType> types;
-  for (const JsonField& entry : header.root()["tensors"].items(MOST_TENSORS)) types.push_back(read_type(entry, 0));
+  for (const JsonField& entry : header.root()["tensors"].items(MOST_PORTS)) types.push_back(read_type(entry, 0));
   return types;
 }
 

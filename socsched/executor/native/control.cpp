@@ -9,7 +9,7 @@ namespace socsched {
 
 namespace {
 
-constexpr Ns MS = 1'000'000, PATIENCE = 10'000 * MS;
+constexpr Ns PATIENCE = 10'000 * MS;
 constexpr size_t MOST_QUEUE = 4096, MOST_JOBS = 1 << 18, RING_WORDS = size_t{1} << 20, MOST_TASKS = 40'000;
 
 // The memory for all jobs that can exist at once: those waiting in full queues, running, and arriving in one instant.

@@ -8,6 +8,7 @@
 
 #include "failure.hpp"
 #include "gate.hpp"
+#include "launch_list.hpp"
 #include "parallel.hpp"
 #include "settings_data.hpp"
 
@@ -60,16 +61,15 @@ namespace socsched {
 
 namespace {
 
-constexpr int64_t MOST_BYTES = int64_t{1} << 36;
-constexpr size_t MOST_LAUNCHES = 100'000, MOST_TENSORS = 200'000, MOST_ARGUMENTS = 128, MOST_PORTS = 64, LONGEST = 4000;
-constexpr size_t ALIGNMENT = 64;
+constexpr int64_t MOST_SPACE = int64_t{1} << 36;
+constexpr size_t MOST_TENSORS = 200'000;
 
-const std::vector<std::string> TYPES = {"float32", "float16", "int8", "uint8", "int32", "int64", "bool"};
+const std::vector<std::string> DTYPES = {"float32", "float16", "int8", "uint8", "int32", "int64", "bool"};
 
 tvm::DataType type_of(const std::string& name) {
   static const tvm::DataType types[] = {{2, 32, 1}, {2, 16, 1}, {0, 8, 1}, {1, 8, 1}, {0, 32, 1}, {0, 64, 1}, {6, 8, 1}};
   size_t number = 0;
-  while (TYPES[number] != name) number++;
+  while (DTYPES[number] != name) number++;
   return types[number];
 }
 
@@ -89,9 +89,9 @@ CpuProgram::CpuProgram(const std::string& file) {
 void CpuProgram::read(const JsonField& root) {
   root["format"].one_of({"socsched-calls"});
   root["version"].integer(1, 1);
-  bytes_[MEMORY] = static_cast<uint64_t>(root["memory"].integer(0, MOST_BYTES));
-  bytes_[CONSTANTS] = static_cast<uint64_t>(root["constants"].integer(0, MOST_BYTES));
-  bytes_[RESULTS] = static_cast<uint64_t>(root["results"].integer(0, MOST_BYTES));
+  bytes_[MEMORY] = static_cast<uint64_t>(root["memory"].integer(0, MOST_SPACE));
+  bytes_[CONSTANTS] = static_cast<uint64_t>(root["constants"].integer(0, MOST_SPACE));
+  bytes_[RESULTS] = static_cast<uint64_t>(root["results"].integer(0, MOST_SPACE));
   for (const JsonField& entry : root["symbols"].items(MOST_PORTS)) {
     Symbol& symbol = symbols_.emplace_back();
     symbol.input = static_cast<size_t>(entry["input"].integer(0, MOST_PORTS - 1));
@@ -140,7 +140,7 @@ void CpuProgram::read_tensor(const JsonField& from) {
     if (inputs_.empty()) from["in"].fail("expected another place: there are no inputs");
     place.input = static_cast<size_t>(from["input"].integer(0, static_cast<int64_t>(inputs_.size()) - 1));
   }
-  form.array.dtype = type_of(from["dtype"].one_of(TYPES));
+  form.array.dtype = type_of(from["dtype"].one_of(DTYPES));
   form.array.device_type = tvm::CPU;
   double bytes = form.array.dtype.bits / 8;
   for (const JsonField& size : from["shape"].items(MOST_AXES)) {
@@ -154,9 +154,9 @@ void CpuProgram::read_tensor(const JsonField& from) {
     form.shape[axis] = value;
     bytes *= static_cast<double>(value);
   }
-  if (bytes > static_cast<double>(MOST_BYTES)) from["shape"].fail("expected at most 64 GiB");
+  if (bytes > static_cast<double>(MOST_SPACE)) from["shape"].fail("expected at most 64 GiB");
   place.bytes = static_cast<uint64_t>(bytes);
-  place.offset = static_cast<uint64_t>(from["offset"].integer(0, MOST_BYTES));
+  place.offset = static_cast<uint64_t>(from["offset"].integer(0, MOST_SPACE));
   if (place.offset % (form.array.dtype.bits / 8)) from["offset"].fail("expected a multiple of the size of its numbers");
   if (place.space != INPUTS && place.offset + place.bytes > bytes_[place.space]) from["offset"].fail("expected a place in the " + space);
 }

@@ -13,7 +13,7 @@ namespace socsched::cuda {
 namespace {
 
 constexpr const char* LIBRARY = "libcuda.so.1";
-constexpr const char* HINT = "install the GPU's driver; on a Jetson it is part of JetPack";
+constexpr const char* DRIVER = "install the GPU's driver; on a Jetson it is part of JetPack";
 
 template <class F>
 void find(void* library, const char* name, F& function) {
@@ -25,7 +25,7 @@ void find(void* library, const char* name, F& function) {
 
 Device::Device(int number) : under_way_("gpu" + std::to_string(number)), number_(number) {
   void* const library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-  if (!library) throw Failure(MACHINE, std::string(LIBRARY) + " cannot be loaded: " + dlerror(), HINT);
+  if (!library) throw Failure(MACHINE, std::string(LIBRARY) + " cannot be loaded: " + dlerror(), DRIVER);
 #define SOCSCHED_FIND(name, ...) find(library, #name, driver_.name);
   SOCSCHED_CUDA(SOCSCHED_FIND)
 #undef SOCSCHED_FIND

@@ -8,7 +8,6 @@ namespace socsched::cuda {
 
 namespace {
 
-constexpr size_t LONGEST = 4000;
 
 // The version of CUDA that made a program's code, 13000 for 13.0; 0 if its file does not tell.
 int made_by(const std::string& file) {

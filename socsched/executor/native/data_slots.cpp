@@ -12,7 +12,6 @@ namespace socsched {
 
 namespace {
 
-constexpr size_t ALIGNMENT = 64;  // as `allocate` has it
 
 }  // namespace
 

@@ -4,12 +4,6 @@
 
 namespace socsched {
 
-namespace {
-
-size_t at(int number) { return static_cast<size_t>(number); }
-
-}  // namespace
-
 Dispatcher::Dispatcher(const Wiring& wiring, Books books)
     : wiring_(wiring), books_(books), overload_(books.settings), isolation_(wiring, books.sources) {
   const size_t tasks = wiring.plan.tasks.size(), providers = wiring.followers.size();

@@ -17,6 +17,8 @@
 
 namespace socsched {
 
+inline size_t at(int number) { return static_cast<size_t>(number); }
+
 // What all dispatchers of a run share.
 struct Books {
   const Settings& settings;

@@ -5,12 +5,6 @@
 
 namespace socsched {
 
-namespace {
-
-size_t at(int number) { return static_cast<size_t>(number); }
-
-}  // namespace
-
 // Fill `frame` with what a job hands on: its origin and tickets, and the data that later tasks still read.
 void Dispatcher::outcome(Job* job, Frame& frame) {
   const Task& task = *job->task;

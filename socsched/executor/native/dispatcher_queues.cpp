@@ -5,12 +5,6 @@
 
 namespace socsched {
 
-namespace {
-
-size_t at(int number) { return static_cast<size_t>(number); }
-
-}  // namespace
-
 void Dispatcher::change(const Task& task) {
   if (changed_[at(task.number)]) return;
   changed_[at(task.number)] = 1;

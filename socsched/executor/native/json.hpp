@@ -8,6 +8,8 @@
 
 namespace socsched {
 
+constexpr size_t LONGEST = 4000;  // characters of a name or path
+
 struct JsonValue {
   enum class Kind : uint8_t { null, boolean, integer, real, text, list, object };
 

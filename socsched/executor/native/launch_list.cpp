@@ -11,7 +11,6 @@ namespace socsched {
 namespace {
 
 constexpr int64_t MOST_BYTES = int64_t{1} << 38, MOST_FILE = int64_t{1} << 31;
-constexpr size_t MOST_LAUNCHES = 100'000, MOST_ARGUMENTS = 128, MOST_PORTS = 64, LONGEST = 4000;
 
 std::array<unsigned, 3> read_sizes(const JsonField& from) {
   const std::vector<JsonField> items = from.items(3);

@@ -10,6 +10,8 @@
 
 namespace socsched {
 
+constexpr size_t MOST_LAUNCHES = 100'000, MOST_ARGUMENTS = 128;  // of a program, of a kernel
+
 // A place in the program's own memory, its constants, or the results of one frame.
 struct Place {
   enum Space { memory, constants, results } space = memory;

@@ -13,7 +13,7 @@ namespace socsched {
 namespace {
 
 constexpr int CHUNKS = 8;       // of a thread, in a kernel that does not demand a number
-constexpr Ns AWAKE = 50'000;    // how long a thread of a running job waits without sleeping
+constexpr Ns SPINNING = 50'000;    // how long a thread of a running job waits without sleeping
 constexpr Ns GLANCE = 10'000;   // without processor time for so long, a thread is held up
 
 constexpr uint64_t CLOSED = INT32_MAX;  // the next chunk of a round that has not begun
@@ -142,7 +142,7 @@ bool Crew::awake(size_t seat) {
   const Ns now = monotonic_ns();
   Wait& wait = waits_[seat];
   if (!wait.until) {
-    wait.until = now + AWAKE;
+    wait.until = now + SPINNING;
     wait.glance = now + GLANCE;
   }
   if (now >= wait.until) return false;

@@ -9,7 +9,7 @@ namespace socsched {
 
 namespace {
 
-constexpr size_t MOST_ENGINES = 1024, MOST_TASKS = 20'000, MOST_NAME = 200;
+constexpr size_t MOST_ENGINES = 1024, MOST_PLANNED = 20'000, MOST_NAME = 200;
 constexpr int64_t MOST_LANES = 1024, MOST_SEATS = 4096, MOST_COUNT = int64_t{1} << 53;
 
 std::string name_of(const JsonField& field) {
@@ -58,8 +58,8 @@ Task read_task(const JsonField& from, const Plan& plan, Names& names) {
     if (std::count(task.lanes.begin(), task.lanes.end(), task.lanes.back()) > 1) lane.fail("expected each lane once");
   }
   if (task.lanes.empty()) from["lanes"].fail("expected at least one lane");
-  for (const std::string& name : from["after"].texts(MOST_TASKS, MOST_NAME)) task.after.push_back(names.find(name));
-  for (const std::string& name : from["reads"].texts(MOST_TASKS, MOST_NAME)) task.reads.push_back(names.find(name));
+  for (const std::string& name : from["after"].texts(MOST_PLANNED, MOST_NAME)) task.after.push_back(names.find(name));
+  for (const std::string& name : from["reads"].texts(MOST_PLANNED, MOST_NAME)) task.reads.push_back(names.find(name));
   task.timer = from["timer"].boolean();
   task.period = from["period_ns"].integer(1, MOST_NS);
   task.offset = from["offset_ns"].integer(0, MOST_NS);
@@ -85,11 +85,11 @@ void check_references(const JsonField& tasks, const Plan& plan, const Names& nam
   for (const Sensor& sensor : plan.sensors) known.insert(sensor.provider);
   for (const Task& task : plan.tasks)
     if (!known.insert(task.provider).second) tasks.fail("the name " + task.name + " is there twice");
-  const std::vector<JsonField> entries = tasks.items(MOST_TASKS);
+  const std::vector<JsonField> entries = tasks.items(MOST_PLANNED);
   for (size_t i = 0; i < entries.size(); i++)
     for (const char* const field : {"after", "reads"}) {
       std::set<std::string> seen;
-      for (const JsonField& entry : entries[i][field].items(MOST_TASKS)) {
+      for (const JsonField& entry : entries[i][field].items(MOST_PLANNED)) {
         const std::string& name = entry.text(MOST_NAME);
         if (!known.count(names.find(name))) entry.fail("expected the name of a task or sensor");
         if (!seen.insert(name).second) entry.fail("expected each name once");
@@ -127,7 +127,7 @@ void check_cycles(const JsonField& tasks, const Plan& plan) {
 void read_transitions(const JsonField& root, Plan& plan, const Names& names) {
   std::unordered_map<std::string, Task*> tasks;
   for (Task& task : plan.tasks) tasks[task.name] = &task;
-  for (const JsonField& entry : root["transitions"].items(MOST_TASKS))
+  for (const JsonField& entry : root["transitions"].items(MOST_PLANNED))
     if (const auto found = tasks.find(entry["task"].text(MOST_NAME)); found != tasks.end())
       found->second->replaces = names.find(entry["source"].text(MOST_NAME));
 }
@@ -156,7 +156,7 @@ Plan read_plan(const std::string& path, Names& names) {
     if (plan.seats > MOST_SEATS) entry.fail("expected at most 4,096 lanes on all engines together");
   }
   std::set<std::string> sensors;
-  for (const JsonField& entry : root["sensors"].items(MOST_TASKS)) {
+  for (const JsonField& entry : root["sensors"].items(MOST_PLANNED)) {
     Sensor sensor;
     sensor.name = name_of(entry["name"]);
     sensor.period = entry["period_ns"].integer(1, MOST_NS);
@@ -166,8 +166,8 @@ Plan read_plan(const std::string& path, Names& names) {
     plan.sensors.push_back(sensor);
   }
   const JsonField tasks = root["tasks"];
-  for (const JsonField& entry : tasks.items(MOST_TASKS)) names.number(name_of(entry["name"]));  // before references to them
-  for (const JsonField& entry : tasks.items(MOST_TASKS)) {
+  for (const JsonField& entry : tasks.items(MOST_PLANNED)) names.number(name_of(entry["name"]));  // before references to them
+  for (const JsonField& entry : tasks.items(MOST_PLANNED)) {
     plan.tasks.push_back(read_task(entry, plan, names));
     plan.tasks.back().number = static_cast<int>(plan.tasks.size()) - 1;
   }

@@ -11,6 +11,7 @@
 namespace socsched {
 
 using Ns = int64_t;  // times are nanoseconds, from the start of the run unless stated otherwise
+constexpr Ns MS = 1'000'000, NEVER = INT64_MAX;
 
 constexpr Ns MOST_NS = int64_t{1} << 53;
 

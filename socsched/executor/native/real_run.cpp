@@ -13,7 +13,6 @@ namespace socsched {
 
 namespace {
 
-constexpr Ns MS = 1'000'000;
 constexpr Ns AWAKE = 300'000;     // how long it then stays awake, if the workers own their processors
 constexpr Ns MONITOR = 4 * MS;   // at least between looks at the running jobs, unless a look is urgent
 constexpr Ns JOURNAL = 250 * MS;

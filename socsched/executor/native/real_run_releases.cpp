@@ -10,10 +10,9 @@ namespace socsched {
 
 namespace {
 
-constexpr Ns MS = 1'000'000, NEVER = INT64_MAX;
 constexpr Ns CLAIM = 100'000;  // how long before a release it is decided which thread makes it
 constexpr Ns GRACE = 100'000;  // how long the release thread waits for a worker that is to make a release
-constexpr Ns PATIENCE = 500'000;  // the same where it then wakes for the next release only, which saves a wake-up a frame
+constexpr Ns DOZE = 500'000;  // the same where it then wakes for the next release only, which saves a wake-up a frame
 constexpr int RELEASE_PRIORITY = 90;
 
 }  // namespace
@@ -163,7 +162,7 @@ void RealRun::release_loop() {
       sleep_until(std::min(next - CLAIM, time + 100 * MS));
     } else if (claimed(next) && time < next + GRACE) {
       const Ns decision = following(next) - CLAIM;
-      sleep_until(decision > next && decision < next + PATIENCE ? decision : next + GRACE);
+      sleep_until(decision > next && decision < next + DOZE ? decision : next + GRACE);
     } else if (time < next) {
       sleep_until(next);
     } else {

@@ -11,7 +11,6 @@ namespace socsched {
 
 namespace {
 
-constexpr Ns MS = 1'000'000;
 constexpr Ns LEAD = 150'000;  // how long before an expected job a worker is woken
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace socsched {
 namespace {
 
 constexpr int64_t MILLION = 1'000'000;
-constexpr size_t LONGEST = 4000, QUANTILES = 200;
+constexpr size_t QUANTILES = 200;
 constexpr double LEAST_ERROR = 0.02;
 constexpr double SPARSE = 0.5;
 

@@ -10,7 +10,7 @@ namespace socsched {
 
 namespace {
 
-constexpr size_t MOST = 100'000, LONGEST = 4000, MOST_PLANS = 64;
+constexpr size_t MOST_PLANS = 64;
 constexpr int64_t MOST_THREADS = 1024;
 
 Term term_of(const JsonField& from) {

@@ -12,6 +12,8 @@
 
 namespace socsched {
 
+constexpr size_t MOST = 100'000, MOST_PORTS = 64;  // entries of a list in run.json, tensors of a stage
+
 // How a policy preempts: as its engines do, never, or by a mechanism of its own.
 enum class Preemption { as_engine, never, mechanism };
 

@@ -8,7 +8,7 @@ namespace socsched {
 
 namespace {
 
-constexpr size_t MOST = 100'000, LONGEST = 4000, MOST_PORTS = 64, MOST_PARTS = 64;
+constexpr size_t MOST_PARTS = 64;
 
 // A type with sizes of 1 where they are free.
 TensorType of_a_row(TensorType type) {
@@ -100,7 +100,7 @@ float read_scale(const JsonField& from, const TensorType& type) {
   return scale;
 }
 
-void read_engine(const JsonField& from, const std::string& path, StageSettings& stage) {
+void read_engine_stage(const JsonField& from, const std::string& path, StageSettings& stage) {
   stage.adapter = from["adapter"].text(LONGEST);
   stage.artefact = path_next_to(path, from["artefact"].text(LONGEST));
   stage.shared_object = from["library"].text(LONGEST);
@@ -143,7 +143,7 @@ StageSettings read_stage(const JsonField& from, const std::string& path) {
     for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.outputs.push_back(read_type(entry, stage.kind == "host" ? 0 : stage.kind == "callback" ? MOST_RANK : 1));
   if (stage.kind == "network") read_network(from, path, stage);
   if (stage.kind == "cuda" || stage.kind == "opencl") read_cuda(from, path, stage);
-  if (stage.kind == "engine") read_engine(from, path, stage);
+  if (stage.kind == "engine") read_engine_stage(from, path, stage);
   if (from.has("cheaper")) {
     stage.cheaper = std::make_shared<StageSettings>(read_stage(from["cheaper"], path));
     if (stage.kind != "network" || stage.cheaper->kind != "network" || stage.cheaper->cheaper || stage.cheaper->outputs.size() != stage.outputs.size())

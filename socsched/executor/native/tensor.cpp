@@ -16,7 +16,6 @@ namespace socsched {
 
 namespace {
 
-constexpr size_t ALIGNMENT = 64;
 constexpr int64_t TILE = 16;  // pixels converted at once, where they lie apart
 
 std::atomic<size_t> taken{0};  // bytes of all tensors
@@ -65,7 +64,6 @@ inline float float_of_half(uint16_t half) {
   return float_of(sign | either(rest < 0x400, below, above));
 }
 
-void store(float& to, float from) { to = from; }
 void store(uint16_t& to, float from) { to = half_of(from); }
 void store(float& to, uint16_t from) { to = float_of_half(from); }
 void store(float& to, uint8_t from) { to = static_cast<float>(from); }

@@ -10,6 +10,8 @@
 
 namespace socsched {
 
+constexpr size_t ALIGNMENT = 64;
+
 enum class Dtype : uint8_t { fp32, fp16, int8, uint8, int32, int64, boolean };
 
 const std::vector<std::string>& dtype_names();

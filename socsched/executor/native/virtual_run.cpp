@@ -12,7 +12,7 @@ namespace socsched {
 
 namespace {
 
-constexpr Ns NEVER = INT64_MAX, HANGS = -1;
+constexpr Ns HANGS = -1;
 
 struct End {
   Ns time;   // of a suspended job: what is left

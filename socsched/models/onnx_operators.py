@@ -25,11 +25,12 @@ from typing import Any
 import numpy as np
 
 from socsched.errors import InputError, OpenShape, UnknownOperator
-from socsched.graph.expand import COMPARISONS
+from socsched.graph.expand import COMPARISONS, layer_types
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Quantisation
-from socsched.models.onnx_graph import DTYPES_OF, Array, Node, OnnxGraph
+from socsched.models.onnx_file import first_line
+from socsched.models.onnx_graph import DTYPES_OF, FORMS, Array, Node, OnnxGraph
 from socsched.models.onnx_whole import exact, take_whole
 
 Handler = Callable[["Translation", Node], Any]
@@ -109,8 +110,21 @@ class Translation:
         self.fold_batch_norm()
         outputs = self.results(inputs)
         params = {name: tuple(array.shape) for name, array in self.weights.items()}
-        name = f"onnx.{self.graph.path.stem}"
-        return Network(name, inputs, tuple(self.layers), outputs, params), self.weights
+        network = Network(f"onnx.{self.graph.path.stem}", inputs, tuple(self.layers), outputs, params)
+        self.check(network)
+        return network, self.weights
+
+    def check(self, network: Network) -> None:
+        """Refuse a network whose layers do not fit each other, or have results of other sizes than the file's."""
+        try:
+            types = layer_types(network)
+        except FORMS as error:
+            raise self.graph.error(f"its operators do not fit each other: {first_line(error)}", _CHECK) from None
+        for name, layer in self.values.items():
+            stated, shape = self.graph.shapes.get(name, ()), types[layer].shape if layer in types else ()
+            if layer in types and (min(shape, default=1) < 1 or (self.graph.fixed(name) and stated != shape)):
+                maker = self.makers[name].name if name in self.makers else name
+                raise self.graph.error(f"{maker}: no form that is understood: it makes {list(shape)}", _CHECK)
 
     def add(self, node: Node) -> str:
         """Emit the layers of a node, or the node as it is; return what is not known of it, empty if it is known."""
@@ -129,7 +143,7 @@ class Translation:
                 if not self.makes_shape(node):
                     raise
                 reason = str(error).partition(f"{self.graph.path.name}: ")[2] or str(error)
-            except (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
+            except FORMS as error:
                 reason = f"a form of {node.op} that is not understood{f': {error}' if str(error) else ''}"
             self.undo(*mark)
         open_ = [name for name in node.outputs if name and not self.graph.fixed(name)]

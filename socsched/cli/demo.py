@@ -71,12 +71,12 @@ def command(output: Output, request: DemoRequest) -> None:
         output.note(f"2/3  planning {pipeline_name} on {BOARD} ({MODE}) and simulating {SIMULATED_NS // 10**9} s of it")
         board = simulate(plan_with(pipeline_name, BOARD, MODE), SIMULATED_NS, seed=seed)
         output.note("3/3  compiling for this machine (cached from the second time on), planning and running")
-        probe.prepare()
+        pipeline = of_scans(get_pipeline(pipeline_name), scans)
+        probe.prepare(pipeline.stages, weights)
         building.result()
     # Jobs are not preempted here: EDF's test with local deadlines is inconclusive if one stage takes half a period.
     machine = loading.load_platform(HOST)
     own = [f"{engine.id}={OWN}" for engine in machine.engines if OWN in {runtime.name for runtime in engine.runtimes}]
-    pipeline = of_scans(get_pipeline(pipeline_name), scans)
     plan = plan_with(pipeline, machine, options=PlanOptions(policy="fp", runtimes=tuple(own)))
     neighbours = Neighbours()
     notes = frame_notes(output.note, True, frames * len(plan.chains))

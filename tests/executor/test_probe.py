@@ -94,7 +94,7 @@ def test_a_machine_too_busy_for_some_calls_is_measured_by_the_others(monkeypatch
 
     monkeypatch.setattr(calls.Calls, "times", times)
     cpu = max(os.sched_getaffinity(0))
-    found = list(probe._memory([[cpu], [cpu, cpu]]))
+    found = list(probe._time_memory(list(probe._memory()), [[cpu], [cpu, cpu]]))
     assert {one.threads for one in found} == {1} and {one.family for one in found} == {"copy", "read"}
     monkeypatch.setattr(probe, "_present", lambda: ("cpu", 2, "performance", {"tvm": "a"}))
     old = replace(PROBE.conditions, taken_s=time.time() - 3600)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from socsched.cache import alone, unusable
@@ -25,6 +26,7 @@ from socsched.cost.kernel_times import COPY, READ
 from socsched.descriptor import host, host_probe
 from socsched.descriptor.host_probe import Conditions, HostProbe
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
+from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import ONNXRUNTIME, OWN
 from socsched.errors import MachineError
 from socsched.executor.probe import calls, functions, onnx_runtime, own, pairs
@@ -42,8 +44,8 @@ CLOCK = 0.08
 """Relative difference of the chain's time with which clocks count as others."""
 DISTURBED = 0.9
 """Share of their time that the threads of an undisturbed probe had a processor."""
-SECONDS = 0.6
-"""Time for a turn of the kernels of one runtime."""
+SECONDS, MEMORY_S = 0.5, 0.025
+"""Time for a turn of the kernels of one runtime, and for copies of one size."""
 _CHAIN, _CHAIN_S = 200_000, 0.02
 _CACHED, _SIZES, _LARGEST = 1 << 18, (1 << 20, 1 << 22, 1 << 24), 1 << 26
 _STEPS = ("compiling kernels", "kernels and copies", "host functions", "two at once")
@@ -72,10 +74,10 @@ def ensure(integers: bool = False) -> HostProbe | None:
     return probe
 
 
-def prepare() -> None:
-    """Compile what measuring this machine takes, where it will be measured."""
+def prepare(stages: Sequence[Stage] = (), weights: Path | None = None) -> None:
+    """Compile what measuring this machine takes, where it will be measured, and stages that will run on it."""
     if host.probed():
-        own.prepare("fp32")
+        own.prepare("fp32", stages, weights)
 
 
 def holds(probe: HostProbe) -> bool:
@@ -123,7 +125,7 @@ def measure() -> HostProbe:
     shared: Mapping[str, float] = {}
     if len(cpus) > 1:
         with suppress(MachineError):  # a machine too busy for this one keeps the other figures
-            shared = pairs.contention(pairs.time_pairs(cpus[-2:]), max(rates))
+            shared = pairs.contention(pairs.time_pairs(turns.programs[:2], cpus[-2:]), max(rates))
     took = time.monotonic() - start
     conditions = Conditions(*_present(), _chain_ns(), load, turns.share, time.time(), took, turns.steady)
     return HostProbe(conditions, tuple(times), known, rates[0], max(rates), shared)
@@ -157,6 +159,7 @@ class _Turns:
         self.sets, self.precision = sets, precision
         self.share, self.steady = 0.0, False
         self._turns: dict[Any, list[KernelTime]] = {}
+        self.programs, self._memory = own.programs(precision), list(_memory())
 
     @property
     def kernels(self) -> list[KernelTime]:
@@ -172,9 +175,9 @@ class _Turns:
 
     def take(self) -> None:
         """Take a turn, and note whether it agrees with those before."""
-        kernels, share = own.time_networks(self.sets, SECONDS, self.precision)
+        kernels, share = own.time_networks(self.programs, self.sets, SECONDS, self.precision)
         apart, count = [], Counter[Any]()
-        for one in (*kernels, *_memory(self.sets)):
+        for one in (*kernels, *_time_memory(self._memory, self.sets)):
             work = astuple(one)[:5]  # of several equal kernels the first is compared with the first
             turns = self._turns.setdefault((work, count[work]), [])
             count[work] += 1
@@ -193,17 +196,23 @@ class _Turns:
                 return
 
 
-def _memory(cpus: Sequence[Sequence[int]]) -> Iterator[KernelTime]:
-    """Yield the times of copying and of reading, from what a core's cache holds to what no cache holds."""
+def _memory() -> Iterator[tuple[str, calls.Calls, float]]:
+    """Yield copies and reads, from what a core's cache holds to what no cache holds, and the bytes they move."""
     for size in (_CACHED, *_SIZES, _LARGEST):
-        for name, call, moved in ((COPY, calls.copy(size), 2.0 * size), (READ, calls.read(size), float(size))):
-            for some in cpus:
-                try:
-                    times = call.times(some, 0.04, least=4, most=60)
-                except MachineError:  # too busy for this one: other sizes tell
-                    continue
-                low, spread, fine = (float(one[0]) for one in times[:3])
-                yield KernelTime(name, len(some), 0.0, moved, 0.0, low, spread, int(fine))
+        yield COPY, calls.copy(size), 2.0 * size
+        yield READ, calls.read(size), float(size)
+
+
+def _time_memory(some: Sequence[tuple[str, calls.Calls, float]], cpus: Sequence[Sequence[int]]) -> Iterator[KernelTime]:
+    """Yield the times of copying and of reading."""
+    for name, call, moved in some:
+        for processors in cpus:
+            try:
+                times = call.times(processors, MEMORY_S, least=4, most=60)
+            except MachineError:  # too busy for this one: other sizes tell
+                continue
+            low, spread, fine = (float(one[0]) for one in times[:3])
+            yield KernelTime(name, len(processors), 0.0, moved, 0.0, low, spread, int(fine))
 
 
 def _present() -> tuple[str, int, str, dict[str, str]]:

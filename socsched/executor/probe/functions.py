@@ -164,7 +164,7 @@ def rates(names: Sequence[str], measured: Sequence[Size]) -> list[float]:
     return nonnegative([(1.0, *(work[name] for name in names)) for work, _ in measured], [time for _, time in measured])
 
 
-def time_functions(repeats: int = 6) -> dict[str, FunctionCost]:
+def time_functions(repeats: int = 4) -> dict[str, FunctionCost]:
     """Return what every host function costs on one core; empty without a C compiler."""
     compiled = compiled_stages()
     if not isinstance(compiled, NativeStages):

@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from socsched.cache import cache_dir
 from socsched.compiler.artifact import Artifact, find, store
-from socsched.compiler.builder import build
+from socsched.compiler.builder import build, compile_stage
 from socsched.compiler.launch_list import CPU
 from socsched.compiler.passes.link import tools
 from socsched.compiler.store import digest, read_json
@@ -19,7 +19,9 @@ from socsched.compiler.target import Build, Target, TargetSpec, target_of
 from socsched.compiler.targets.llvm.processor import vector_unit
 from socsched.compiler.versions import PINNED, rule_sources
 from socsched.cost.kernel_times import DEQUANTISE, PACK, QUANTISE, UNPACK, family, work_of
+from socsched.descriptor import host
 from socsched.descriptor.kernel_times import KernelTime
+from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError, MachineError, UsageError
 from socsched.executor.cpu_programs import cpu_program
 from socsched.executor.probe import calls
@@ -28,6 +30,7 @@ from socsched.executor.probe.networks import READER, Probed, networks, weights_o
 from socsched.graph.counting import operators
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
+from socsched.models.weights import load_weights
 
 _ENTRY = {"kind": "llvm", "host": True}
 _SPACE = 1 << 25
@@ -65,61 +68,79 @@ def _place(network: Network, precision: str) -> tuple[Path, Target, TargetSpec]:
     return cache_dir() / "artifacts" / key, target, spec
 
 
-def prepare(precision: str) -> None:
-    """Compile what the cache lacks, and load the compiler, so that neither happens while something is timed."""
+def prepare(precision: str, stages: Sequence[Stage] = (), weights: Path | None = None) -> None:
+    """Compile what the cache lacks, and load the compiler, so that neither happens while something is timed.
+
+    `stages`: others to be compiled meanwhile, with the weights of a file.
+    """
     block()
     count = min(len(os.sched_getaffinity(0)), 2)
     context = multiprocessing.get_context("spawn")
     lacking = [one.network for one in networks(precision) if find(_place(one.network, precision)[0]) is None]
-    aside = [context.Process(target=_compile, args=(precision, n, count), daemon=True) for n in range(1, count)]
+    jobs = precision, stages, weights
+    aside = [context.Process(target=_compile, args=(*jobs, n, count), daemon=True) for n in range(1, count)]
     for process in aside if len(lacking) > 1 else ():
         process.start()
-    _compile(precision, 0, count)
+    _compile(*jobs, 0, count)
     for process in aside if len(lacking) > 1 else ():
         process.join()
-    _compile(precision, 0, 1)  # what another process has not compiled
+    _compile(precision, (), None, 0, 1)  # what another process has not compiled
 
 
-def _compile(precision: str, first: int, step: int) -> None:
-    for one in list(networks(precision))[first::step]:
-        with suppress(CompileError):
-            compiled(one.network, precision)
+def _compile(precision: str, stages: Sequence[Stage], weights: Path | None, first: int, step: int) -> None:
+    jobs: list[Probed | Stage] = [*networks(precision), *stages]
+    for one in jobs[first::step]:
+        with suppress(CompileError, UsageError):
+            if isinstance(one, Probed):
+                compiled(one.network, precision)
+            else:
+                given = load_weights(weights) if weights else None
+                compile_stage(one, host.detect().engines[0], precision, given)
 
 
-def time_networks(cpus: Sequence[Sequence[int]], seconds: float, precision: str) -> tuple[list[KernelTime], float]:
+class Program(NamedTuple):
+    """A network of the probe with its launch list, and its launches."""
+
+    probe: Probed
+    plan: Mapping[str, Any]
+    launches: Calls
+
+    @property
+    def moved(self) -> float:
+        """Return the bytes that its operators move."""
+        return float(sum(op.bytes for op in operators(fuse_network(self.probe.network), "fp32", self.probe.rows)))
+
+
+def programs(precision: str) -> list[Program]:
+    """Return the networks with their programs; families of a network that cannot be compiled stay unknown."""
+    some = []
+    for one in networks(precision):
+        with suppress(CompileError, UsageError):
+            artifact = compiled(one.network, precision)
+            launches = calls.program(cpu_program(artifact, one.rows), one.inputs, renewed=True)
+            some.append(Program(one, read_json(artifact.folder / CPU.file), launches))
+    return some
+
+
+def time_networks(
+    some: Sequence[Program], cpus: Sequence[Sequence[int]], seconds: float, precision: str
+) -> tuple[list[KernelTime], float]:
     """Return the kernels' times on each set of processors, and the share of its time that the measuring had them.
 
-    It takes about `seconds`; families of a network that cannot be compiled stay unknown.
+    It takes about `seconds`.
     """
-    found: list[KernelTime] = []
+    kernels: list[KernelTime] = []
     shares: list[float] = []
-    probes = list(networks(precision))
-    for one in probes:
-        try:
-            artifact = compiled(one.network, precision)
-            program = cpu_program(artifact, one.rows)
-        except (CompileError, UsageError):
-            continue
-        plan = read_json(artifact.folder / CPU.file)
-        timed = calls.program(program, one.inputs, renewed=True)
-        for some in cpus:
+    for one in some:
+        for processors in cpus:
             try:
-                times = timed.times(some, seconds / len(probes) / len(cpus))
+                times = one.launches.times(processors, seconds / len(some) / len(cpus))
             except MachineError:  # too busy for one call: what is known of the family comes from others
                 shares.append(0.0)
                 continue
-            found += kernels_of(one, plan, times, len(some), precision)
+            kernels += kernels_of(one.probe, one.plan, times, len(processors), precision)
             shares.append(times.share)
-    return found, min(sum(shares) / max(len(shares), 1), 1.0)
-
-
-def timed_networks(most: int) -> list[tuple[Calls, float]]:
-    """Return the first networks of the probe, and the bytes that their operators move."""
-    found = []
-    for one in list(networks())[:most]:
-        program = calls.program(cpu_program(compiled(one.network, "fp32"), one.rows), one.inputs)
-        found.append((program, float(sum(op.bytes for op in operators(fuse_network(one.network), "fp32", one.rows)))))
-    return found
+    return kernels, min(sum(shares) / max(len(shares), 1), 1.0)
 
 
 def kernels_of(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from socsched.cost.kernel_times import nonnegative
-from socsched.executor.probe import own
 from socsched.executor.probe.calls import Calls, copy
+from socsched.executor.probe.own import Program
 
 SLICE_S, TURNS = 0.06, 3
 _STREAM = 1 << 26
@@ -22,13 +22,13 @@ class Pair(NamedTuple):
     factor: float
 
 
-def time_pairs(cpus: Sequence[int]) -> list[Pair]:
+def time_pairs(programs: Sequence[Program], cpus: Sequence[int]) -> list[Pair]:
     """Return the pairs of networks with a copy that no cache holds."""
     beside = copy(_STREAM)
     demand, found = _rate(beside, 2.0 * _STREAM, cpus), []
-    for calls, moved in own.timed_networks(2):
-        alone = _time(calls, cpus)
-        found.append(Pair(moved / alone * 1e9, demand, max(_time(calls, cpus, beside) / alone, 1.0)))
+    for one in programs:
+        alone = _time(one.launches, cpus)
+        found.append(Pair(one.moved / alone * 1e9, demand, max(_time(one.launches, cpus, beside) / alone, 1.0)))
     return found
 
 

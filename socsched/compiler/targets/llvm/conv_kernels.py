@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# ruff: noqa: E741, B023
+# ruff: noqa: E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
 """Direct convolutions on channel-blocked activations, each a finished PrimFunc to which no schedule is applied.
 
@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from socsched.compiler.environment import T
@@ -40,96 +41,195 @@ def residual_shape(target: Lying, border: int) -> tuple[int, int, int, int]:
     return (target.blocks, target.height + 2 * border, target.width + 2 * border, target.block)
 
 
-def conv2d(
-    source: Lying,
-    target: Lying,
-    window: Window,
-    activation: Activation,
-    residual: int,
-    tile: Tile,
-    order: Order,
-    most: int = TERMS,
-    joined: int = 0,
-    skips: bool = False,
-) -> Any:
-    """Return conv(X, weight[blocks, in_blocks, kh, kw, ci, c], bias[blocks, c], R, O).
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution in blocks of channels, and its division into tiles and tasks.
 
-    In half precision at most `most` products are summed before they are added to fp32 totals (`half`).  While a tile is
-    computed, a share of the next channel group's weights is prefetched and, in the first group, which is the first to
-    read the image, the pixels of the next tile: channels are far apart in memory, so the hardware prefetcher misses
-    them.  `joined`: so many blocks of output read the same blocks of input, `source.blocks` of all (a convolution in
-    groups), 0 if every block does.  `skips`: positions of the window outside of the image are left
-    out, and no border is read.
+    In half precision at most `most` products are summed before they are added to fp32 totals (`half`).  `joined`: so
+    many blocks of output read the same blocks of input, `source.blocks` of all (a convolution in groups), 0 if every
+    block does.  `skips`: positions of the window outside of the image are left out, and no border is read.
     """
-    (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.stride, window.dilation
-    in_blocks, ci, blocks, c, first = source.blocks, source.block, target.blocks, target.block, target.first
-    oh, ow, b_out = target.height, target.width, target.border
-    total, ph, pw, _ = target.shape
-    all_blocks, ih, iw, _ = source.shape
-    tw, to = tile.pixels, tile.blocks
-    tiles, last, groups = -(-ow // tw), ow - tw, blocks // to
-    each = -(-tiles // order.parts)
-    parts = -(-tiles // each)
-    units, tasks = oh * parts, oh * parts * groups
-    up, left = source.border - window.pad[0], source.border - window.pad[1]
-    low, high = source.border, source.border + source.height
-    rb, rn, rh, rw, _ = residual, *residual_shape(target, residual)
-    rc = c if residual >= 0 else 1
-    done = finish(activation, residual >= 0)
-    rows_first = order.rows_first
-    slots = each if rows_first else each * units  # tiles that share prefetching of the next group's weights
+
+    source: Lying
+    target: Lying
+    window: Window
+    tile: Tile
+    order: Order
+    most: int = TERMS
+    joined: int = 0
+    skips: bool = False
+
+    @property
+    def groups(self) -> int:
+        """Return the number of groups of output blocks that a tile computes at once."""
+        return self.target.blocks // self.tile.blocks
+
+    @property
+    def each(self) -> int:
+        """Return the number of tiles of a task."""
+        return -(-_tiles(self) // self.order.parts)
+
+    @property
+    def parts(self) -> int:
+        """Return the number of tasks of a row and group."""
+        return -(-_tiles(self) // self.each)
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """Return the row and column of `source` where the window of the first output pixel begins."""
+        return self.source.border - self.window.pad[0], self.source.border - self.window.pad[1]
+
+
+def _tiles(conv: Convolution) -> int:
+    return -(-conv.target.width // conv.tile.pixels)
+
+
+@T.macro
+def add_halves(acc, tile, ci, dtype, terms, pixel, weight, before):
+    """Add products of `terms` (runs, terms of a run, all), each run summed in half precision, to a tile's fp32 totals.
+
+    `before(step)` comes before a term: prefetching.
+    """
+    part = T.sblock_alloc_buffer(tile, dtype)
+    near = T.sblock_alloc_buffer((tile[1], ci), dtype)
+    for run in range(terms[0]):
+        over_tile(part, tile, lambda o, t, v: zero(part))
+        for step in range(T.min(terms[1], terms[2] - run * terms[1])):
+            place: T.let[T.int32] = run * terms[1] + step
+            before(place)
+            if ci == tile[2]:
+                add_lanes(part, near, tile, ci, pixel(place), weight(place))
+            else:
+                add_products(part, tile, ci, pixel(place), weight(place))
+        over_tile(acc, tile, lambda o, t, v: acc[o, t, v] + wide(part[o, t, v]))
+
+
+@T.macro
+def nothing(step):
+    """Do nothing before a term."""
+
+
+def _prefetch(conv: Convolution) -> Any:
+    """Return foresee(X, K, place, following, at): prefetching at position `at` of the window.
+
+    While a tile is computed, a share of the next channel group's weights is prefetched and, in the first group, which
+    is the first to read the image, the pixels of the next tile: channels are far apart in memory, so the hardware
+    prefetcher misses them.
+    """
+    (kh, kw), (sh, sw), (dh, _), up = conv.window.kernel, conv.window.stride, conv.window.dilation, conv.corner[0]
+    source, target, (tw, to) = conv.source, conv.target, (conv.tile.pixels, conv.tile.blocks)
+    ci, c, groups, iw = source.block, target.block, conv.groups, source.shape[2]
+    slots = conv.each if conv.order.rows_first else conv.each * target.height * conv.parts  # tiles that share the work
     lines = -(-ci * to // slots)  # to prefetch per tile and kernel position
     ahead = -(-tw * sw // kw) if ci == c else 0  # pixels to prefetch per kernel position
-    dtype, half = source.dtype, source.dtype != "float32"
-    size = 2 if half else 4
-    more = groups > 1 and size * blocks * c * in_blocks * ci * kh * kw > _NEAR
+    size = 4 if source.dtype == "float32" else 2
+    more = groups > 1 and size * target.blocks * c * source.blocks * ci * kh * kw > _NEAR
+
+    @T.macro
+    def foresee(X, K, place, following, at):
+        if more:
+            for j in range(lines):
+                T.evaluate(
+                    fetch(
+                        K,
+                        (place[0] + 1) % groups * to + T.min((place[2] * lines + j) // ci, to - 1),
+                        *(at[0], at[1], at[2], (place[2] * lines + j) % ci, 0),
+                    )
+                )
+        if place[0] == 0:
+            for j in range(ahead):
+                T.evaluate(
+                    fetch(
+                        X,
+                        *(place[1] + at[0], following[0] * sh + at[1] * dh + up),
+                        *(T.min(following[1] * sw + at[2] * ahead + j, iw - 1), 0),
+                    )
+                )
+
+    return foresee
+
+
+def _sums(conv: Convolution) -> Any:
+    """Return add(acc, X, K, place, following): the products of the tile at `place` (group, base, slot, row, column)."""
+    (kh, kw), (sh, sw), (dh, dw), (up, left) = conv.window.kernel, conv.window.stride, conv.window.dilation, conv.corner
+    source, (tw, to), c, dtype = conv.source, (conv.tile.pixels, conv.tile.blocks), conv.target.block, conv.source.dtype
+    in_blocks, ci, tiled = source.blocks, source.block, (to, tw, c)
+    low, high, first, last = (
+        *(source.border, source.border + source.height),
+        *(source.border, source.border + source.width),
+    )
     steps = in_blocks * kh * kw
-    runs, each_run = partial_sums(steps, ci, most)
-
-    tiled = (to, tw, c)
-
-    def base_of(g: Any) -> Any:
-        return g * to // joined * in_blocks if joined else T.int32(0)
+    terms, foresee = (*partial_sums(steps, ci, conv.most), steps), _prefetch(conv)
 
     def position(step: Any) -> tuple[Any, Any, Any]:
         return step // (kh * kw), step // kw % kh, step % kw
 
-    def pixels(X: Any, base: Any, y: Any, x0: Any, at: tuple[Any, Any, Any]) -> Any:
-        ic, ky, kx = at
+    def pixels(X: Any, place: Any, at: tuple[Any, Any, Any]) -> Any:
+        (_, base, _, y, x0), (ic, ky, kx) = place, at
         return lambda t, k: X[base + ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
 
     def inside(X: Any, block: Any, y: Any, x: Any) -> Any:
         """Return the pixels from (y, x) on, zero left and right of the image."""
-        first, last = source.border, source.border + source.width
         return lambda t, k: T.Select(
             T.And(x + t * sw >= first, x + t * sw < last),
             X[block, y, T.min(T.max(x + t * sw, first), last - 1), k],
             zero(X),
         )
 
-    def weights(K: Any, g: Any, at: tuple[Any, Any, Any]) -> Any:
-        return lambda o, k, v: K[g * to + o, at[0], at[1], at[2], k, v]
+    def weights(K: Any, place: Any, at: tuple[Any, Any, Any]) -> Any:
+        return lambda o, k, v: K[place[0] * to + o, at[0], at[1], at[2], k, v]
 
     @T.macro
-    def foresee(X, K, g, base, slot, following, at):
-        if more:
-            for j in range(lines):
-                T.evaluate(
-                    fetch(
-                        K,
-                        (g + 1) % groups * to + T.min((slot * lines + j) // ci, to - 1),
-                        *(at[0], at[1], at[2], (slot * lines + j) % ci, 0),
+    def add_inside(acc, X, K, place, following):
+        near = T.sblock_alloc_buffer((tw, ci), dtype)
+        for ky, kx in T.grid(kh, kw):
+            at_y: T.let[T.int32] = place[3] * sh + ky * dh + up
+            at_x: T.let[T.int32] = place[4] * sw + kx * dw + left
+            if T.And(
+                T.And(at_y >= low, at_y < high),
+                T.And(at_x + (tw - 1) * sw >= first, at_x < last),
+            ):
+                for ic in range(in_blocks):
+                    add_lanes(
+                        *(acc, near, tiled, ci, inside(X, place[1] + ic, at_y, at_x)), weights(K, place, (ic, ky, kx))
                     )
-                )
-        if g == 0:
-            for j in range(ahead):
-                T.evaluate(
-                    fetch(
-                        X,
-                        *(base + at[0], following[0] * sh + at[1] * dh + up),
-                        *(T.min(following[1] * sw + at[2] * ahead + j, iw - 1), 0),
-                    )
-                )
+
+    @T.macro
+    def add_half(acc, X, K, place, following):
+        add_halves(
+            *(acc, tiled, ci, dtype, terms),
+            lambda step: pixels(X, place, position(step)),
+            lambda step: weights(K, place, position(step)),
+            lambda step: foresee(X, K, place, following, position(step)),
+        )
+
+    @T.macro
+    def add(acc, X, K, place, following):
+        for ic, ky, kx in T.grid(in_blocks, kh, kw):
+            foresee(X, K, place, following, (ic, ky, kx))
+            add_products(acc, tiled, ci, pixels(X, place, (ic, ky, kx)), weights(K, place, (ic, ky, kx)))
+
+    return add_half if dtype != "float32" else add_inside if conv.skips else add
+
+
+def conv2d(conv: Convolution, activation: Activation, residual: int) -> Any:
+    """Return conv(X, weight[blocks, in_blocks, kh, kw, ci, c], bias[blocks, c], R, O)."""
+    source, target, (tw, to), (kh, kw) = (
+        conv.source,
+        conv.target,
+        (conv.tile.pixels, conv.tile.blocks),
+        conv.window.kernel,
+    )
+    in_blocks, ci, blocks, c, first = source.blocks, source.block, target.blocks, target.block, target.first
+    (all_blocks, ih, iw, _), (total, ph, pw, _) = source.shape, target.shape
+    oh, b_out, last, dtype = target.height, target.border, target.width - tw, source.dtype
+    each, parts, groups, joined, rows_first = conv.each, conv.parts, conv.groups, conv.joined, conv.order.rows_first
+    units, tasks = oh * parts, oh * parts * groups
+    rb, (rn, rh, rw, rc) = residual, residual_shape(target, residual)
+    done, add = finish(activation, residual >= 0), _sums(conv)
+
+    def base_of(g: Any) -> Any:
+        return g * to // joined * in_blocks if joined else T.int32(0)
 
     @T.prim_func(s_tir=True, private=True)
     def conv(
@@ -166,45 +266,7 @@ def conv2d(
                                 T.evaluate(fetch(R, g * to + o, y + rb, x0 + t + rb, 0))
                             for v in T.vectorized(c):
                                 acc[o, t, v] = B[g * to + o, v]
-                        if half:
-                            part = T.sblock_alloc_buffer((to, tw, c), dtype)
-                            near = T.sblock_alloc_buffer((tw, ci), dtype)
-                            for run in range(runs):
-                                over_tile(part, tiled, lambda o, t, v: zero(X))
-                                for step in range(T.min(each_run, steps - run * each_run)):
-                                    place: T.let[T.int32] = run * each_run + step
-                                    foresee(X, K, g, base, slot, (y1, x1), position(place))
-                                    if ci == c:
-                                        add_lanes(
-                                            *(part, near, tiled, ci, pixels(X, base, y, x0, position(place))),
-                                            weights(K, g, position(place)),
-                                        )
-                                    else:
-                                        add_products(
-                                            *(part, tiled, ci, pixels(X, base, y, x0, position(place))),
-                                            weights(K, g, position(place)),
-                                        )
-                                over_tile(acc, tiled, lambda o, t, v: acc[o, t, v] + wide(part[o, t, v]))
-                        elif skips:
-                            near = T.sblock_alloc_buffer((tw, ci), dtype)
-                            for ky, kx in T.grid(kh, kw):
-                                at_y: T.let[T.int32] = y * sh + ky * dh + up
-                                at_x: T.let[T.int32] = x0 * sw + kx * dw + left
-                                if T.And(
-                                    T.And(at_y >= low, at_y < high),
-                                    T.And(at_x + (tw - 1) * sw >= source.border, at_x < source.border + source.width),
-                                ):
-                                    for ic in range(in_blocks):
-                                        add_lanes(
-                                            *(acc, near, tiled, ci, inside(X, base + ic, at_y, at_x)),
-                                            weights(K, g, (ic, ky, kx)),
-                                        )
-                        else:
-                            for ic, ky, kx in T.grid(in_blocks, kh, kw):
-                                foresee(X, K, g, base, slot, (y1, x1), (ic, ky, kx))
-                                add_products(
-                                    *(acc, tiled, ci, pixels(X, base, y, x0, (ic, ky, kx))), weights(K, g, (ic, ky, kx))
-                                )
+                        add(acc, X, K, (g, base, slot, y, x0), (y1, x1))
                         for o in T.unroll(to):
                             for t in T.unroll(tw):
                                 for v in T.vectorized(c):
@@ -303,15 +365,17 @@ def conv2d_transpose(
     total, ph, pw, _ = target.shape
     act = function(activation)
     dtype, half = source.dtype, source.dtype != "float32"
-    runs, each_run = partial_sums(in_blocks, ci, most)
+    tiled, terms = (to, tw, c), (*partial_sums(in_blocks, ci, most), in_blocks)
 
-    tiled = (to, tw, c)
+    def pixels(X: Any, y0: Any, n: Any) -> Any:
+        return lambda ic: lambda t, k: X[ic, y0 + b_in, T.min(n * tw, last) + t + b_in, k]
 
-    def pixels(X: Any, y0: Any, n: Any, ic: Any) -> Any:
-        return lambda t, k: X[ic, y0 + b_in, T.min(n * tw, last) + t + b_in, k]
+    def weights(K: Any, g: Any, dy: Any, dx: Any) -> Any:
+        return lambda ic: lambda o, k, v: K[g * to + o, dy, dx, ic, k, v]
 
-    def weights(K: Any, g: Any, dy: Any, dx: Any, ic: Any) -> Any:
-        return lambda o, k, v: K[g * to + o, dy, dx, ic, k, v]
+    def spot(g: Any, o: Any, y0: Any, dy: Any, n: Any, t: Any, dx: Any) -> tuple[Any, Any, Any]:
+        rows, columns = y0 * stride + dy + b_out, (T.min(n * tw, last) + t) * stride + dx + b_out
+        return first + g * to + o, rows, columns
 
     @T.prim_func(s_tir=True, private=True)
     def deconv(
@@ -335,47 +399,21 @@ def conv2d_transpose(
                         T.writes(*whole(O))
                         acc = T.sblock_alloc_buffer((to, tw, c), "float32")
                         for o, t in T.grid(to, tw):
-                            T.evaluate(
-                                fetch(
-                                    O,
-                                    first + g * to + o,
-                                    y0 * stride + dy + b_out,
-                                    (T.min(n * tw, last) + t) * stride + dx + b_out,
-                                    0,
-                                    write=True,
-                                )
-                            )
+                            T.evaluate(fetch(O, *spot(g, o, y0, dy, n, t, dx), 0, write=True))
                             for v in T.vectorized(c):
                                 acc[o, t, v] = B[g * to + o, v]
                         if half:
-                            part = T.sblock_alloc_buffer((to, tw, c), dtype)
-                            near = T.sblock_alloc_buffer((tw, ci), dtype)
-                            for run in range(runs):
-                                over_tile(part, tiled, lambda o, t, v: zero(X))
-                                for step in range(T.min(each_run, in_blocks - run * each_run)):
-                                    if ci == c:
-                                        add_lanes(
-                                            *(part, near, tiled, ci, pixels(X, y0, n, run * each_run + step)),
-                                            weights(K, g, dy, dx, run * each_run + step),
-                                        )
-                                    else:
-                                        add_products(
-                                            *(part, tiled, ci, pixels(X, y0, n, run * each_run + step)),
-                                            weights(K, g, dy, dx, run * each_run + step),
-                                        )
-                                over_tile(acc, tiled, lambda o, t, v: acc[o, t, v] + wide(part[o, t, v]))
+                            add_halves(
+                                *(acc, tiled, ci, dtype, terms),
+                                *(pixels(X, y0, n), weights(K, g, dy, dx), nothing),
+                            )
                         else:
                             for ic in range(in_blocks):
-                                add_products(acc, tiled, ci, pixels(X, y0, n, ic), weights(K, g, dy, dx, ic))
+                                add_products(acc, tiled, ci, pixels(X, y0, n)(ic), weights(K, g, dy, dx)(ic))
                         for o in T.unroll(to):
                             for t in T.unroll(tw):
                                 for v in T.vectorized(c):
-                                    O[
-                                        first + g * to + o,
-                                        y0 * stride + dy + b_out,
-                                        (T.min(n * tw, last) + t) * stride + dx + b_out,
-                                        v,
-                                    ] = act(acc[o, t, v]).astype(dtype)
+                                    O[(*spot(g, o, y0, dy, n, t, dx), v)] = act(acc[o, t, v]).astype(dtype)
                 for o, y in T.grid(to, stride):
                     blank_sides(O, first + g * to + o, y0 * stride + y + b_out, pw, b_out, c, zero(O))
                 if y0 == 0:

@@ -110,14 +110,15 @@ class Convolutions(Images):
         if m:
             unit = self.vector if method.dtype == self.dtype else NEON
             grouping = winograd.group(winograd.tiles(target.height, target.width, m), target.blocks, unit)
-            numbers = (source.lying, lying, act, border, m, *grouping, method.dtype, self.most)
+            division = winograd.Division(m, *grouping, method.dtype, self.most)
             taken = self.weights_as(
                 (method, source.blocks, source.block),
                 members,
                 lambda: self.winograd_weight(weight, source, target, method),
             )
             operands = [source.var, taken, bias, extra]
-            self.finish(group, target, winograd.conv2d_winograd, numbers, operands)
+            args = (source.lying, lying, act, border, division)
+            self.finish(group, target, winograd.conv2d_winograd, args, operands)
             return
         taken = self.weights_as(
             (groups, part.blocks, part.block), members, lambda: self.conv_weight(weight, part, target)
@@ -150,8 +151,9 @@ class Convolutions(Images):
         if not pointwise or source.border or target.border or residual_border or group.output in self.slices:
             chosen = tile(self.vector, joined or target.blocks, target.width)
             order = Order(1, _rows_first(source, target, window))
-            tiled = (image, lying, window, act, border, chosen, order, self.most, joined, self.skips(group))
-            self.finish(group, target, conv_kernels.conv2d, tiled, operands)
+            skips = self.skips(group)
+            conv = conv_kernels.Convolution(image, lying, window, chosen, order, self.most, joined, skips)
+            self.finish(group, target, conv_kernels.conv2d, (conv, act, border), operands)
             return
         pixels = target.height * target.width
         chosen = tile(self.vector, joined or target.blocks, pixels)
@@ -162,8 +164,8 @@ class Convolutions(Images):
         operands[0] = self.reshaped(operands[0], flat_source.shape)
         if residual:
             operands[3] = self.reshaped(operands[3], flat.shape)
-        args = (flat_source, flat, window, act, border, chosen, order, self.most, joined)
-        var = self.call(conv_kernels.conv2d, args, operands, self.type(flat.shape))
+        conv = conv_kernels.Convolution(flat_source, flat, window, chosen, order, self.most, joined)
+        var = self.call(conv_kernels.conv2d, (conv, act, border), operands, self.type(flat.shape))
         whole = self.reshaped(var, target.lying.shape)
         self.images[group.output] = replace(target, var=whole, border=0)
 

@@ -20,6 +20,34 @@ from socsched.compiler.targets.llvm.kernels import _NO_ALIAS, blank_sides, pixel
 from socsched.compiler.targets.llvm.vector import Lying, Tile
 
 
+def _dots(source: Lying, window: Window, dot: Dot, tile: Tile, sizes: tuple[int, int, int]) -> Any:
+    """Return add(acc, X, K, (row, tile, phases)): the products of a tile; `sizes`: rows of output, last tile, block."""
+    (kh, kw), s, ph_, base, lift = window.taps, window.stride, window.phases, window.base + source.border, window.lift
+    (oh, last, c), in_blocks, quads = sizes, source.blocks, source.block // 4
+    tw, to, ls, step = tile.pixels, tile.blocks, dot.lanes, dot.step
+    parts, vector, four, weights = c // ls, f"int32x{ls}", f"{source.dtype}x4", f"int8x{4 * ls}"
+
+    def pixels(X: Any, ic: Any, y: Any, x: Any, k: Any, t: Any, at: Any) -> Any:
+        """Return four channels of an input pixel."""
+        r, n, vy, vx = at
+        row, column = r % oh * s + y + (vy + lift) // ph_ + base, (T.min(n * tw, last) + t) * s + x
+        return T.reinterpret(X.vload([ic, row, column + (vx + lift) // ph_ + base, k * 4], dtype=four), dtype="int32")
+
+    @T.macro
+    def add(acc, X, K, at):
+        for ic, y, x, k in T.grid(in_blocks, kh, kw, quads):
+            for o in T.unroll(to):
+                for p in T.unroll(parts):
+                    for t in T.unroll(tw):
+                        acc[o, t, T.ramp(p * ls, 1, ls)] = step(
+                            acc.vload([o, t, p * ls], dtype=vector),
+                            pixels(X, ic, y, x, k, t, at),
+                            K.vload([at[0] // oh * to + o, at[2] * ph_ + at[3], ic, y, x, k, p * ls, 0], dtype=weights),
+                        )
+
+    return add
+
+
 def conv2d(
     source: Lying, target: Lying, window: Window, residual: Lying | None, epilogue: Epilogue, dot: Dot, tile: Tile
 ) -> Any:
@@ -29,16 +57,20 @@ def conv2d(
     """
     kh, kw = window.taps
     in_blocks, ci, blocks, c, first = source.blocks, source.block, target.blocks, target.block, target.first
-    s, ph_, base, lift = window.stride, window.phases, window.base + source.border, window.lift
+    tw, to, ph_, quads = tile.pixels, tile.blocks, window.phases, ci // 4
     oh, ow, b_out, dtype = target.height // ph_, target.width // ph_, target.border, source.dtype
-    tw, to, ls = tile.pixels, tile.blocks, dot.lanes
-    parts, quads, last = c // ls, ci // 4, ow - tw
+    last = ow - tw
     tiles, rows = -(-ow // tw), blocks // to * oh
     (_, ih, iw, _), (total, ph, pw, _) = source.shape, target.shape
     rb, rh, rw, b_r = (*residual.shape[:3], residual.border) if residual else (1, 1, 1, 0)
     out_dtype, nt, blank, phases = epilogue.dtype, epilogue.rows, epilogue.blank, ph_ * ph_
-    vector, four, weights, step = f"int32x{ls}", f"{dtype}x4", f"int8x{4 * ls}", dot.step
-    r_dtype = epilogue.dtype if epilogue.residual else "uint8"
+    r_dtype, add = epilogue.dtype if epilogue.residual else "uint8", _dots(source, window, dot, tile, (oh, last, c))
+
+    def spot(first: int, border: int, o: Any, t: Any, at: Any) -> tuple[Any, Any, Any]:
+        """Return block, row and column of a tile's pixel."""
+        r, n, vy, vx = at
+        rows, columns = r % oh * ph_ + vy + border, (T.min(n * tw, last) + t) * ph_ + vx + border
+        return first + r // oh * to + o, rows, columns
 
     @T.prim_func(s_tir=True, private=True)
     def conv_int8(
@@ -63,48 +95,16 @@ def conv2d(
                         for o, t in T.grid(to, tw):
                             for v in T.vectorized(c):
                                 acc[o, t, v] = S[r // oh * to + o, vy * ph_ + vx, 0, v]
-                        for ic, y, x, k in T.grid(in_blocks, kh, kw, quads):
-                            for o in T.unroll(to):
-                                for p in T.unroll(parts):
-                                    for t in T.unroll(tw):
-                                        acc[o, t, T.ramp(p * ls, 1, ls)] = step(
-                                            acc.vload([o, t, p * ls], dtype=vector),
-                                            T.reinterpret(
-                                                X.vload(
-                                                    [
-                                                        ic,
-                                                        r % oh * s + y + (vy + lift) // ph_ + base,
-                                                        (T.min(n * tw, last) + t) * s + x + (vx + lift) // ph_ + base,
-                                                        k * 4,
-                                                    ],
-                                                    dtype=four,
-                                                ),
-                                                dtype="int32",
-                                            ),
-                                            K.vload(
-                                                [r // oh * to + o, vy * ph_ + vx, ic, y, x, k, p * ls, 0],
-                                                dtype=weights,
-                                            ),
-                                        )
+                        add(acc, X, K, (r, n, vy, vx))
                         for o in T.unroll(to):
                             for t in T.unroll(tw):
                                 for v in T.vectorized(c):
-                                    O[
-                                        first + r // oh * to + o,
-                                        r % oh * ph_ + vy + b_out,
-                                        (T.min(n * tw, last) + t) * ph_ + vx + b_out,
-                                        v,
-                                    ] = epilogue(
+                                    O[(*spot(first, b_out, o, t, (r, n, vy, vx)), v)] = epilogue(
                                         acc[o, t, v],
                                         S[r // oh * to + o, vy * ph_ + vx, 1, v],
                                         S[r // oh * to + o, vy * ph_ + vx, 2, v],
                                         S[r // oh * to + o, vy * ph_ + vx, 3, v],
-                                        R[
-                                            r // oh * to + o,
-                                            r % oh * ph_ + vy + b_r,
-                                            (T.min(n * tw, last) + t) * ph_ + vx + b_r,
-                                            v,
-                                        ],
+                                        R[(*spot(0, b_r, o, t, (r, n, vy, vx)), v)],
                                     )
                 for o, y in T.grid(to, ph_):
                     blank_sides(O, first + r // oh * to + o, r % oh * ph_ + y + b_out, pw, b_out, c, blank)

@@ -12,6 +12,7 @@ fp32.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,24 @@ def best(height: int, width: int) -> int:
     return next((m for m in (4, 2) if tiles(height, width, m) >= FEWEST_TILES), 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Division:
+    """F(m x m, 3x3): `together` tiles are transformed by a task, `held` of them in registers for `pair` output blocks.
+
+    U and the transformed input are of type `products`, of which in half precision at most `most` are summed before they
+    are added to fp32 totals (`half`).
+    """
+
+    m: int
+    together: int
+    held: int
+    pair: int
+    products: str = "float32"
+    most: int = TERMS
+
+
 def group(count: int, blocks: int, vector: Vector) -> tuple[int, int, int]:
-    """Return (tiles a task transforms together, tiles held in registers, output blocks they are held for).
+    """Return `together`, `held` and `pair` of a `Division` of `count` tiles and of output `blocks`.
 
     A few tiles stay in the first cache levels while the weights are streamed, which the hardware prefetches; this beats
     transforming many tiles to read the weights less often.  As many tiles are held as pixels of a convolution
@@ -95,70 +112,137 @@ def _output_row(m: int, i: int, x: Any) -> Any:
     return x(0) + total if i == 0 else total + x(5) if i == 3 else total
 
 
-def conv2d_winograd(
-    source: Lying,
-    target: Lying,
-    activation: Activation,
-    residual: int,
-    m: int,
-    together: int,
-    held: int,
-    pair: int,
-    products: str = "float32",
-    most: int = TERMS,
-) -> Any:
-    """Return conv(X, U[blocks, (m + 2)^2, in_blocks, ci, c], bias[blocks, c], Z, O) for 3x3, stride 1, padding 1.
+@T.macro
+def in_turn(row, count, source, target, at):
+    """Compute rows 0 to `count`, which is 2, 4 or 6: numbers that are known when the kernel is parsed."""
+    row(source, target, 0, at)
+    row(source, target, 1, at)
+    if count > 2:
+        row(source, target, 2, at)
+        row(source, target, 3, at)
+    if count > 4:
+        row(source, target, 4, at)
+        row(source, target, 5, at)
 
-    The source's border is at least 1; `together` tiles per task, `held` of them in registers for `pair` output blocks;
-    Z corresponds to R in `conv_kernels`.  U and the transformed input are of type `products`; the output is transformed
-    in fp32.
-    """
-    dtype = source.dtype
-    in_blocks, ci, blocks, c = source.blocks, source.block, target.blocks, target.block
-    height, width, b_out, first = target.height, target.width, target.border, target.first
-    q, across = m + 2, -(-width // m)
-    positions, count = q * q, -(-height // m) * across
-    tasks, parts = -(-count // together), together // held
-    _, ih, iw, _ = source.shape
-    total, ph, pw, _ = target.shape
-    lead, end = source.border - 1, count - 1
-    rb, rn, rh, rw, _ = residual, *residual_shape(target, residual)
-    rc = c if residual >= 0 else 1
-    done = finish(activation, residual >= 0)
-    runs, each_run = (1, in_blocks) if products == "float32" else partial_sums(in_blocks, ci, most)
 
-    def total_of(run: Any, before: Any, value: Any) -> Any:
-        return value if runs == 1 else T.Select(run == 0, T.float32(0), before) + value
+def _input(m: int, ci: int, products: str) -> Any:
+    """Return transform(X, V, (top, left), (block, tile)): V = B^T d B of the patch of X from (top, left) on."""
+    q = m + 2
 
     @T.macro
-    def columns(D, W, i):
+    def columns(D, W, i, at):
         for x in T.unroll(q):
             for v in T.vectorized(ci):
                 W[i, x, v] = _patch_row(m, i, lambda j: D[j, x, v])
 
     @T.macro
-    def rows(W, V, i, vi, vn):
+    def rows(W, V, i, at):
         for y in T.unroll(q):
             for v in T.vectorized(ci):
-                V[y * q + i, vi, vn, v] = _patch_row(m, i, lambda j: W[y, j, v])
-
-    def pixels(V: Any, vp: Any, vq: Any, ic: Any) -> Any:
-        return lambda t, k: V[vp, ic, vq * held + t, k]
-
-    def weights(U: Any, vo: Any, vp: Any, ic: Any) -> Any:
-        return lambda h, k, v: U[vo * pair + h, vp, ic, k, v]
+                V[y * q + i, at[0], at[1], v] = _patch_row(m, i, lambda j: W[y, j, v])
 
     @T.macro
-    def out_columns(M, H, i, vh, vn):
+    def transform(X, V, corner, at):
+        D = T.sblock_alloc_buffer((q, q, ci), products)
+        W = T.sblock_alloc_buffer((q, q, ci), products)
+        top: T.let[T.int32] = corner[0]
+        left: T.let[T.int32] = corner[1]
+        for y, x in T.grid(q, q):
+            for v in T.vectorized(ci):
+                D[y, x, v] = T.if_then_else(
+                    T.And(top + y < X.shape[1], left + x < X.shape[2]), X[at[0], top + y, left + x, v], zero(X)
+                ).astype(products)
+        in_turn(columns, q, D, W, at)
+        in_turn(rows, q, W, V, at)
+
+    return transform
+
+
+def _products(d: Division, in_blocks: int, ci: int, c: int) -> Any:
+    """Return multiply(V, U, M, (group of output blocks, position, part)): the products of `held` tiles."""
+    tile, held, pair, products = (d.pair, d.held, c), d.held, d.pair, d.products
+    runs, each = (1, in_blocks) if products == "float32" else partial_sums(in_blocks, ci, d.most)
+
+    def total_of(run: Any, before: Any, value: Any) -> Any:
+        return value if runs == 1 else T.Select(run == 0, T.float32(0), before) + value
+
+    def pixels(V: Any, at: Any, ic: Any) -> Any:
+        return lambda t, k: V[at[1], ic, at[2] * held + t, k]
+
+    def weights(U: Any, at: Any, ic: Any) -> Any:
+        return lambda h, k, v: U[at[0] * pair + h, at[1], ic, k, v]
+
+    @T.macro
+    def multiply(V, U, M, at):
+        acc = T.sblock_alloc_buffer(tile, products)
+        if products != "float32":
+            near = T.sblock_alloc_buffer((held, ci), products)
+        for run in range(runs):
+            over_tile(acc, tile, lambda h, t, v: zero(U))
+            for step in range(T.min(each, in_blocks - run * each)):
+                if products == "float32":
+                    add_products(*(acc, tile, ci, pixels(V, at, run * each + step)), weights(U, at, run * each + step))
+                else:
+                    add_lanes(
+                        *(acc, near, tile, ci, pixels(V, at, run * each + step)), weights(U, at, run * each + step)
+                    )
+            for h in T.unroll(pair):
+                for t in T.unroll(held):
+                    for v in T.vectorized(c):
+                        M[h, at[1], at[2] * held + t, v] = total_of(
+                            run, M[h, at[1], at[2] * held + t, v], wide(acc[h, t, v])
+                        )
+
+    return multiply
+
+
+def _output(m: int, c: int) -> Any:
+    """Return transform(M, S, (block of the group, tile)): S = A^T M A."""
+    q = m + 2
+
+    @T.macro
+    def columns(M, H, i, at):
         for x in T.unroll(q):
             for v in T.vectorized(c):
-                H[i, x, v] = _output_row(m, i, lambda j: M[vh, j * q + x, vn, v])
+                H[i, x, v] = _output_row(m, i, lambda j: M[at[0], j * q + x, at[1], v])
 
     @T.macro
-    def out_rows(H, S, i):
+    def rows(H, S, i, at):
         for y in T.unroll(m):
             for v in T.vectorized(c):
                 S[y, i, v] = _output_row(m, i, lambda j: H[y, j, v])
+
+    @T.macro
+    def transform(M, H, S, at):
+        in_turn(columns, m, M, H, at)
+        in_turn(rows, m, H, S, at)
+
+    return transform
+
+
+def conv2d_winograd(source: Lying, target: Lying, activation: Activation, residual: int, division: Division) -> Any:
+    """Return conv(X, U[blocks, (m + 2)^2, in_blocks, ci, c], bias[blocks, c], Z, O) for 3x3, stride 1, padding 1.
+
+    The source's border is at least 1; Z corresponds to R in `conv_kernels`.  The output is transformed in fp32.
+    """
+    dtype, products, m, together, pair = (
+        source.dtype,
+        *(division.products, division.m, division.together, division.pair),
+    )
+    in_blocks, ci, blocks, c = source.blocks, source.block, target.blocks, target.block
+    height, width, b_out, first = target.height, target.width, target.border, target.first
+    q, across = m + 2, -(-width // m)
+    positions, count = q * q, -(-height // m) * across
+    tasks, parts = -(-count // together), together // division.held
+    (_, ih, iw, _), (total, ph, pw, _) = source.shape, target.shape
+    lead, end = source.border - 1, count - 1
+    rb, (rn, rh, rw, rc), done = residual, residual_shape(target, residual), finish(activation, residual >= 0)
+    transform, multiply = _input(m, ci, products), _products(division, in_blocks, ci, c)
+    back = _output(m, c)
+
+    def corner(g: Any, n: Any, lead: int) -> tuple[Any, Any]:
+        at = T.min(g * together + n, end)
+        return at // across * m + lead, at % across * m + lead
 
     @T.prim_func(s_tir=True, private=True)
     def conv_winograd(
@@ -181,58 +265,14 @@ def conv2d_winograd(
                         vi, vn = T.axis.remap("SS", [ic, n])
                         T.reads(X[vi, 0:ih, 0:iw, 0:ci])
                         T.writes(V[0:positions, vi, vn, 0:ci])
-                        D = T.sblock_alloc_buffer((q, q, ci), products)
-                        W = T.sblock_alloc_buffer((q, q, ci), products)
-                        top: T.let[T.int32] = T.min(g * together + vn, end) // across * m + lead
-                        left: T.let[T.int32] = T.min(g * together + vn, end) % across * m + lead
-                        for y, x in T.grid(q, q):
-                            for v in T.vectorized(ci):
-                                D[y, x, v] = T.if_then_else(
-                                    T.And(top + y < ih, left + x < iw), X[vi, top + y, left + x, v], zero(X)
-                                ).astype(products)
-                        columns(D, W, 0)
-                        columns(D, W, 1)
-                        columns(D, W, 2)
-                        columns(D, W, 3)
-                        if m > 2:
-                            columns(D, W, 4)
-                            columns(D, W, 5)
-                        rows(W, V, 0, vi, vn)
-                        rows(W, V, 1, vi, vn)
-                        rows(W, V, 2, vi, vn)
-                        rows(W, V, 3, vi, vn)
-                        if m > 2:
-                            rows(W, V, 4, vi, vn)
-                            rows(W, V, 5, vi, vn)
+                        transform(X, V, corner(g, vn, lead), (vi, vn))
                 for o in range(blocks // pair):
                     for p, part in T.grid(positions, parts):
                         with T.sblock("product"):
                             vo, vp, vq = T.axis.remap("SSS", [o, p, part])
                             T.reads(V[vp, 0:in_blocks, 0:together, 0:ci], U[0:blocks, vp, 0:in_blocks, 0:ci, 0:c])
                             T.writes(M[0:pair, vp, 0:together, 0:c])
-                            acc = T.sblock_alloc_buffer((pair, held, c), products)
-                            if products != "float32":
-                                near = T.sblock_alloc_buffer((held, ci), products)
-                            for run in range(runs):
-                                over_tile(acc, (pair, held, c), lambda h, t, v: zero(U))
-                                for step in range(T.min(each_run, in_blocks - run * each_run)):
-                                    if products == "float32":
-                                        add_products(
-                                            *(acc, (pair, held, c), ci, pixels(V, vp, vq, run * each_run + step)),
-                                            weights(U, vo, vp, run * each_run + step),
-                                        )
-                                    else:
-                                        add_lanes(
-                                            *(acc, near, (pair, held, c), ci),
-                                            pixels(V, vp, vq, run * each_run + step),
-                                            weights(U, vo, vp, run * each_run + step),
-                                        )
-                                for h in T.unroll(pair):
-                                    for t in T.unroll(held):
-                                        for v in T.vectorized(c):
-                                            M[h, vp, vq * held + t, v] = total_of(
-                                                run, M[h, vp, vq * held + t, v], wide(acc[h, t, v])
-                                            )
+                            multiply(V, U, M, (vo, vp, vq))
                     for h, n in T.grid(pair, together):
                         with T.sblock("output"):
                             vw, vh, vn = T.axis.remap("SSS", [o, h, n])
@@ -241,18 +281,9 @@ def conv2d_winograd(
                             T.writes(O[0:total, 0:ph, 0:pw, 0:c])
                             H = T.sblock_alloc_buffer((m, q, c), "float32")
                             S = T.sblock_alloc_buffer((m, m, c), "float32")
-                            top: T.let[T.int32] = T.min(g * together + vn, end) // across * m
-                            left: T.let[T.int32] = T.min(g * together + vn, end) % across * m
-                            out_columns(M, H, 0, vh, vn)
-                            out_columns(M, H, 1, vh, vn)
-                            if m > 2:
-                                out_columns(M, H, 2, vh, vn)
-                                out_columns(M, H, 3, vh, vn)
-                            out_rows(H, S, 0)
-                            out_rows(H, S, 1)
-                            if m > 2:
-                                out_rows(H, S, 2)
-                                out_rows(H, S, 3)
+                            top: T.let[T.int32] = corner(g, vn, 0)[0]
+                            left: T.let[T.int32] = corner(g, vn, 0)[1]
+                            back(M, H, S, (vh, vn))
                             for y, x in T.grid(m, m):
                                 if T.And(T.And(top + y < height, left + x < width), g * together + vn < count):
                                     for v in T.vectorized(c):

@@ -140,7 +140,7 @@ def parse(text: object, dimension: str) -> int:
 
 
 def parse_number(text: object) -> float:
-    """Return a number; ValueError for anything else: nan and inf, which compare as nobody means, are none."""
+    """Return a number; ValueError for anything else: nan and inf, which compare unlike numbers, are none."""
     if not re.fullmatch(NUMBER, str(text).strip()) or not math.isfinite(float(str(text))):
         raise ValueError(f"expected a number, got {str(text)[:_LONGEST]!r}")
     return float(str(text))

@@ -114,18 +114,18 @@ def verify(
     with TemporaryDirectory(prefix="socsched-verify-") as scratch:
         folder = Path(scratch)
         feed = _feed(pipeline.stages[0], inputs, folder)
-        wanted = _Reference(path, sizes, filled=str(place) != HOST).outputs(feed)
+        expected = _Reference(path, sizes, filled=str(place) != HOST).outputs(feed)
         own = _Own(precision, tuple(runtimes), folder, sizes)
         if str(place) == HOST:
-            found = own.verified(path, pipeline, feed, wanted)
+            verified = own.verified(path, pipeline, feed, expected)
         else:
-            found = _in_bundle(path, Path(place), pipeline.stages[0], feed, wanted, own)
-            own = replace(own, precision=found.precision)
-        if found.equal:
-            return found
+            verified = _in_bundle(path, Path(place), pipeline.stages[0], feed, expected, own)
+            own = replace(own, precision=verified.precision)
+        if verified.equal:
+            return verified
         note("the outputs differ: comparing inner values")
         first, checked = _first_difference(path, pipeline.stages[0], feed, own, note)
-        return replace(found, first=first, checked=checked)
+        return replace(verified, first=first, checked=checked)
 
 
 def _pipeline(file: Path, sizes: Sizes) -> Pipeline:
@@ -332,29 +332,29 @@ def _steps(stage: Stage, wanted: Arrays) -> dict[str, float]:
 
 
 def _compared(
-    found: Arrays, wanted: Arrays, tolerance: float, steps: Mapping[str, float] | None = None
+    outputs: Arrays, expected: Arrays, tolerance: float, steps: Mapping[str, float] | None = None
 ) -> tuple[Compared, ...]:
     return tuple(
         Compared(
-            name, tuple(array.shape), _error(found[name], array), max(tolerance, 1.01 * (steps or {}).get(name, 0.0))
+            name, tuple(array.shape), _error(outputs[name], array), max(tolerance, 1.01 * (steps or {}).get(name, 0.0))
         )
-        for name, array in wanted.items()
+        for name, array in expected.items()
     )
 
 
-def _error(found: Any, wanted: Any) -> float:
+def _error(output: Any, expected: Any) -> float:
     """Return the largest difference over the largest value, of whole numbers the share that differs."""
     import numpy as np
 
-    found = np.asarray(found)
-    if found.ndim == wanted.ndim:  # a result whose size depends on values is filled up to its largest size
-        found = found[tuple(slice(size) for size in wanted.shape)]
-    found = found.reshape(wanted.shape)
-    if not wanted.size:
+    output = np.asarray(output)
+    if output.ndim == expected.ndim:  # a result whose size depends on values is filled up to its largest size
+        output = output[tuple(slice(size) for size in expected.shape)]
+    output = output.reshape(expected.shape)
+    if not expected.size:
         return 0.0
-    if wanted.dtype.kind != "f":
-        return float(np.mean(found.astype(np.int64) != wanted.astype(np.int64)))
-    ours, theirs = found.astype(np.float64), wanted.astype(np.float64)
+    if expected.dtype.kind != "f":
+        return float(np.mean(output.astype(np.int64) != expected.astype(np.int64)))
+    ours, theirs = output.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(theirs)
     if not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True) or not np.isfinite(ours[finite]).all():
         return float("inf")
@@ -375,7 +375,7 @@ def _first_difference(path: Path, stage: Stage, feed: Path, own: _Own, note: Not
 
     inner = kernel_results(stage.params)
     outputs = {item.name for item in inner} & {port.name for port in get_model("onnx", stage.params).outputs}
-    equal, differs, found, checked = -1, len(inner), None, set[str]()
+    equal, differs, first, checked = -1, len(inner), None, set[str]()
     at_once = max(_MOST_OUTPUTS - len(outputs), 1)
     while differs - equal > 1:
         step = -(-(differs - equal - 1) // at_once)
@@ -392,9 +392,9 @@ def _first_difference(path: Path, stage: Stage, feed: Path, own: _Own, note: Not
         if apart is None:
             equal = places[-1]
         else:
-            found = _made_by(compared[inner[apart].name], inner[apart])
+            first = _made_by(compared[inner[apart].name], inner[apart])
             differs, equal = apart, max((place for place in places if place < apart), default=equal)
-    return found, len(checked)
+    return first, len(checked)
 
 
 def _made_by(value: Compared, inner: Inner) -> Compared:
@@ -414,18 +414,18 @@ def _in_bundle(path: Path, folder: Path, own: Stage, feed: Path, wanted: Arrays,
     sha256 = digest(path)
     tasks = [task for task in plan.tasks if task.params.get("sha256") == sha256]
     if not tasks:
-        known = [f"{task.name} ({task.params['file']})" for task in plan.tasks if "sha256" in task.params]
+        networks = [f"{task.name} ({task.params['file']})" for task in plan.tasks if "sha256" in task.params]
         raise UsageError(
             f"{folder}: no stage of the bundle is the network {path.name} (by its sha256)",
-            f"its networks: {', '.join(known) or 'none'}",
+            f"its networks: {', '.join(networks) or 'none'}",
         )
     if len(tasks) > 1 or "part" in tasks[0].params:
         raise UsageError(f"{folder}: the bundle has {path.name} in parts", "plan it with --no-cuts")
     task, program = tasks[0], program_of(folder, machine())
     settings = read_json(folder / SETTINGS)
     sensors = {name: len(frames["ports"]) for name, frames in settings["inputs"].items()}
-    given = list(arrays_of(own, feed).values())
-    file = write_expected(task.name, settings["stages"], sensors, given, list(wanted.values()), how.folder)
+    inputs = list(arrays_of(own, feed).values())
+    file = write_expected(task.name, settings["stages"], sensors, inputs, list(wanted.values()), how.folder)
     command = [str(program), str(folder / SETTINGS), "--selftest", str(file)]
     command += ["--repeat", str(_count(task.cost_ns))]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -441,12 +441,12 @@ def _in_bundle(path: Path, folder: Path, own: Stage, feed: Path, wanted: Arrays,
 def _said(text: str, wanted: Arrays, tolerance: float) -> tuple[Compared, ...]:
     """Return the outputs as the self-test of a bundle, which tolerates nothing, describes their differences."""
     told = {int(port): what for port, what in re.findall(r"output (\d+) ([^;]*)", text)}
-    found = []
+    compared = []
     for port, (name, array) in enumerate(wanted.items()):
         by = re.search(r"differs by up to (\S+), where values reach (\S+)", told.get(port, ""))
         error = float(by[1]) / (float(by[2]) or 1.0) if by else float("inf") if port in told else 0.0
-        found.append(Compared(name, tuple(array.shape), error, tolerance))
-    return tuple(found)
+        compared.append(Compared(name, tuple(array.shape), error, tolerance))
+    return tuple(compared)
 
 
 def _count(expected_ns: int) -> int:

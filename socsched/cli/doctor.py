@@ -235,8 +235,8 @@ def _disk() -> Check:
 def _threads() -> Check:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     requested = os.environ.get("TVM_NUM_THREADS")
-    found = f"{cores} cores usable" + (f", TVM_NUM_THREADS={requested}" if requested else "")
-    return Check("cores", "ok", found, "run, profile")
+    state = f"{cores} cores usable" + (f", TVM_NUM_THREADS={requested}" if requested else "")
+    return Check("cores", "ok", state, "run, profile")
 
 
 def _probe() -> Check:
@@ -244,15 +244,15 @@ def _probe() -> Check:
     from socsched.descriptor import host
     from socsched.executor.probe import ensure
 
-    found = ensure()
-    if found is None:
+    probe = ensure()
+    if probe is None:
         why = "not asked for" if not host.probed() else "it needs a C compiler"
         return Check("this machine", "ok", f"not measured: {why}", "plan -p host within narrow intervals")
-    was = found.conditions
-    kernels = ", ".join(f"{len(times.kernels)} kernels of {times.runtime}" for times in found.kernels)
-    memory = f"copies {found.copy_one / 1e9:.0f} GB/s on one core, {found.copy_all / 1e9:.0f} on all"
+    was = probe.conditions
+    kernels = ", ".join(f"{len(times.kernels)} kernels of {times.runtime}" for times in probe.kernels)
+    memory = f"copies {probe.copy_one / 1e9:.0f} GB/s on one core, {probe.copy_all / 1e9:.0f} on all"
     when = f"{was.date} in {was.seconds:.0f} s at load {was.load:.1f}"
-    listed = f"{kernels}, {len(found.functions)} host functions, {memory}; {when}"
+    listed = f"{kernels}, {len(probe.functions)} host functions, {memory}; {when}"
     return Check("this machine", "ok", listed, "plan -p host within narrow intervals")
 
 
@@ -289,8 +289,8 @@ def _codegen() -> Check:
     except Exception as error:  # any error that prevents TVM from loading
         return Check("TVM targets", "broken", f"TVM does not load: {error}", purpose, "see tvm above", True)
     own = LLVM.get(system.machine(), system.machine())
-    known = [name for name in ("x86_64", "aarch64") if name in processors]
-    listed = ", ".join([*known, *devices]) or "none"
+    names = [name for name in ("x86_64", "aarch64") if name in processors]
+    listed = ", ".join([*names, *devices]) or "none"
     good = own in processors
     remedy = "" if good else "install the pinned TVM wheel: see tvm above"
     return Check("TVM targets", "ok" if good else "broken", listed, purpose, remedy, True)
@@ -313,8 +313,8 @@ def _gpu() -> Check:
         return tool.missing("no NVIDIA GPU, or no driver for it")
     version = next((word for word in driver.split() if word[:1].isdigit() and "." in word), "unknown")
     if not Nvml().available:
-        found = f"driver {version}, not responding"
-        return tool.broken(found, "sudo modprobe nvidia (after a driver update: reboot)")
+        state = f"driver {version}, not responding"
+        return tool.broken(state, "sudo modprobe nvidia (after a driver update: reboot)")
     gpus = host_gpus.find(ROOT)
     listed = "; ".join([f"driver {version}", *map(host_gpus.described, gpus)])
     if gpus and not host_gpus.has_compiler():
@@ -332,8 +332,8 @@ def _tensorrt() -> Check:
     tool = OPTIONAL["TensorRT"]
     cores = sorted(path.name for path in (ROOT / "dev").glob("nvhost-nvdla*"))
     if util.find_spec("tensorrt") is None:
-        found = f"not installed; {len(cores)} DLA cores here" if cores else "not installed"
-        return tool.missing(found)
+        state = f"not installed; {len(cores)} DLA cores here" if cores else "not installed"
+        return tool.missing(state)
     model = ROOT / "proc/device-tree/model"
     board = model.read_text(errors="replace") if model.is_file() else ""
     try:
@@ -454,12 +454,12 @@ def _rknn_compiler() -> Check:
 def _vendor(tool: Tool, name: str) -> Check:
     from socsched.compiler.toolchains.environments import ENVIRONMENTS
 
-    wanted = ENVIRONMENTS[name]
+    chosen = ENVIRONMENTS[name]
     try:
-        python = wanted.python()
+        python = chosen.python()
     except MachineError as error:
         return tool.broken(str(error), error.hint)
-    return tool.missing("not installed") if python is None else tool.ok(f"{wanted.package} {wanted.version}")
+    return tool.missing("not installed") if python is None else tool.ok(f"{chosen.package} {chosen.version}")
 
 
 _OWN: dict[str, Callable[[], Check]] = {
@@ -511,12 +511,12 @@ def command(output: Output, request: DoctorRequest) -> int:
 def _install(output: Output, name: str) -> int:
     from socsched.compiler.toolchains.environments import Helper, environment, install
 
-    wanted = environment(name)
-    python = install(wanted, output.note)
-    with Helper(wanted) as helper:
+    chosen = environment(name)
+    python = install(chosen, output.note)
+    with Helper(chosen) as helper:
         versions = helper.versions
     listed = ", ".join(f"{package} {version}" for package, version in versions.items())
-    output.result({"python": str(python), "versions": versions}, lambda: echo(f"{wanted.title} works: {listed}"))
+    output.result({"python": str(python), "versions": versions}, lambda: echo(f"{chosen.title} works: {listed}"))
     return EXIT_OK
 
 

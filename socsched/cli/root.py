@@ -172,6 +172,8 @@ def _explain(error: Exception) -> tuple[str, str, int]:
         return f"{where}{error.strerror or error}", "check permissions and free space (socsched doctor)", EXIT_MACHINE
     if isinstance(error, MemoryError):
         return "out of memory", "shorten --duration, or use a machine with more memory", EXIT_MACHINE
+    from traceback import extract_tb
+
     at = extract_tb(error.__traceback__)[-1]  # a plugin's author looks there, not in socsched
     hint = f"this is a bug in {at.filename}:{at.lineno}; run again with -v for details"
     return f"{type(error).__name__}: {error}", hint, EXIT_MACHINE

@@ -122,13 +122,13 @@ def check_references(root: Tree) -> None:
     known = {*root.at("sensors").names(), *root.at("stages").names()}
     lists = [stage.at(key) for stage in root.at("stages").items() for key in ("after", "reads")]
     for names in [*lists, *(chain.at("path") for chain in root.at("chains").items())]:
-        seen: set[str] = set()
+        earlier: set[str] = set()
         for name in names.texts():
             if name.text not in known:
                 name.unknown("sensor or stage", known)
-            elif name.text in seen:
+            elif name.text in earlier:
                 name.report(f"{name.text!r} is listed twice")
-            seen.add(name.text)
+            earlier.add(name.text)
 
 
 def check_costs(root: Tree) -> None:
@@ -144,15 +144,15 @@ def check_costs(root: Tree) -> None:
 
 
 def _check_precisions(stage: Tree, accepted: list[str], network: bool) -> None:
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for precision in stage.at("precisions").texts():
-        if precision.text in seen:
+        if precision.text in earlier:
             precision.report(f"{precision.text!r} is listed twice")
-        seen.add(precision.text)
+        earlier.add(precision.text)
     stated = [text for cost in stage.at("costs").items() if (text := cost.at("precision").text)]
     if stated and not network and not set(stated) & set(accepted):
-        wanted, got = ", ".join(accepted), ", ".join(dict.fromkeys(stated))
-        stage.at("costs").report(f"no engine can run this stage: expected a time in {wanted}, got only {got}")
+        types, got = ", ".join(accepted), ", ".join(dict.fromkeys(stated))
+        stage.at("costs").report(f"no engine can run this stage: expected a time in {types}, got only {got}")
 
 
 def check_accuracy(root: Tree) -> None:
@@ -201,9 +201,9 @@ def check_rates(root: Tree) -> None:
     """Report joins of different rates: a stage waits for frame k of everything under after, so periods must agree."""
     periods = _periods(root, root)
     for _, first, name in _mismatched(root, periods):
-        wanted = f"the period of {first.text!r} ({format_duration(float(periods[first.text]))})"
-        given = format_duration(float(periods[name.text]))
-        name.report(f"expected {wanted}, got {given}; sample the other rate with reads")
+        expected = f"the period of {first.text!r} ({format_duration(float(periods[first.text]))})"
+        rate = format_duration(float(periods[name.text]))
+        name.report(f"expected {expected}, got {rate}; sample the other rate with reads")
     for condition in root.at("conditions").items():
         for stage, first, name in _mismatched(root, _periods(root, condition)):
             if periods.get(first.text) == periods.get(name.text):
@@ -278,8 +278,8 @@ def check_chains(root: Tree) -> None:
 
 def _check_link(before: Tree, name: Tree, sensors: list[str], stages: Tree) -> None:
     stage = stages.at(name.text)
-    known = [*sensors, *stages.names()]
-    if before.text not in known or name.text not in known or not isinstance(stage.value, (dict, type(None))):
+    ends = [*sensors, *stages.names()]
+    if before.text not in ends or name.text not in ends or not isinstance(stage.value, (dict, type(None))):
         return
     if name.text in sensors:
         name.report(f"expected a stage, got the sensor {name.text!r}; a sensor can only start a chain")
@@ -297,10 +297,10 @@ def check_conditions(root: Tree) -> None:
         if condition.key == "base":
             condition.report("expected another name: base is the file without changes", key=True)
         for part in ("sensors", "stages", "chains"):
-            known = root.at(part).names()
+            names = root.at(part).names()
             for item in condition.at(part).items():
-                if item.key not in known:
-                    item.unknown(part[:-1], known, key=True)
+                if item.key not in names:
+                    item.unknown(part[:-1], names, key=True)
         for change in condition.at("stages").items():
             stage = stages.at(change.key)
             network = stage.at("model").value or stage.at("onnx").value

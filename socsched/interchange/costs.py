@@ -46,7 +46,7 @@ class RecordedMode:
 def recorded_mode(platform: Platform, wanted: str, recordings: Sequence[Recording]) -> RecordedMode:
     """Return the mode of the costs in `recordings`; `wanted` is the user's word, empty: none.
 
-    Raises UsageError if sources and user state different modes, or if nobody states one and the default cannot be it.
+    Raises UsageError if sources and user state different modes, or if none states one and the default cannot be it.
     """
     chosen = _called(platform, wanted) if wanted else None
     if wanted and chosen is None:
@@ -113,10 +113,10 @@ def _named(platform: Platform, chosen: PowerMode | None, recordings: Sequence[Re
 def _by_clocks(platform: Platform, recordings: Sequence[Recording]) -> RecordedMode:
     """Return the mode that clocks and cores show, else the default one if it fits or none does."""
     default = platform.mode(None)
-    taken = f"no file states the power mode: {default.name}, the default, is assumed (--mode)"
+    ground = f"no file states the power mode: {default.name}, the default, is assumed (--mode)"
     files = [Path(one.file).name for one in recordings if one.board.clocks_hz]
     if not files:
-        return RecordedMode(default, "assumed", (taken,))
+        return RecordedMode(default, "assumed", (ground,))
     fitting = [mode for mode in platform.modes if not _against(platform, mode, recordings)]
     off = sorted((_deviation(platform, mode, recordings), mode.name, mode) for mode in fitting)
     nearest = [mode for deviation, _, mode in off if deviation <= min(off[0][0] + _APART, TOLERANCE)]
@@ -124,7 +124,7 @@ def _by_clocks(platform: Platform, recordings: Sequence[Recording]) -> RecordedM
         if len(alone) == 1:
             return RecordedMode(alone[0], f"by the clocks in {files[0]}")
     if default in fitting or not fitting:
-        return RecordedMode(default, "assumed", (taken,))
+        return RecordedMode(default, "assumed", (ground,))
     # the fastest: costs in slower modes are then predicted longer, and those in faster ones are not predicted shorter
     fastest = max(fitting, key=lambda mode: [_limit(platform, mode, kind) for kind in reversed(_CLOCKED)])
     note = (
@@ -148,40 +148,42 @@ def _limit(platform: Platform, mode: PowerMode, kind: str) -> int:
 
 def _against(platform: Platform, mode: PowerMode, recordings: Sequence[Recording]) -> list[str]:
     """Return the clocks and cores in sources that a mode does not allow, in words."""
-    found = []
+    lines = []
     for one in recordings:
         name = Path(one.file).name
         for kind, clock in one.board.clocks_hz.items():
             limit = _limit(platform, mode, kind)
             if limit and clock > limit * (1 + TOLERANCE):
-                found.append(f"{name}: {kind} at {clock / 1e6:.0f} MHz, at most {limit / 1e6:.0f} MHz in {mode.name}")
+                lines.append(f"{name}: {kind} at {clock / 1e6:.0f} MHz, at most {limit / 1e6:.0f} MHz in {mode.name}")
         online, _ = one.board.cores
         allowed = sum(mode.engines[engine.id].units for engine in platform.engines if engine.kind == "cpu")
         if online > allowed:
-            found.append(f"{name}: {online} CPU cores online, {allowed} in {mode.name}")
-    return found
+            lines.append(f"{name}: {online} CPU cores online, {allowed} in {mode.name}")
+    return lines
 
 
 def _below(platform: Platform, mode: PowerMode, recordings: Sequence[Recording]) -> list[str]:
     """Return the engines that computed at a clock below the mode's, in words."""
-    found = []
+    lines = []
     for one in recordings:
         for kind, clock in one.board.busy_hz.items():
             limit = _limit(platform, mode, kind)
             if clock < limit * (1 - TOLERANCE):
-                found.append(
+                lines.append(
                     f"{Path(one.file).name}: {kind} loaded at {clock / 1e6:.0f} MHz, {limit / 1e6:.0f} MHz in "
                     f"{mode.name}: the costs may be those of the lower clock"
                 )
-    return found
+    return lines
 
 
 def _deviation(platform: Platform, mode: PowerMode, recordings: Sequence[Recording]) -> float:
     """Return the largest relative deviation of the clocks of CPUs and GPU from a mode's limits, inf if unknown."""
-    seen = [(kind, clock) for one in recordings for kind, clock in one.board.clocks_hz.items() if kind in _CLOCKED]
-    if {kind for kind, _ in seen} != set(_CLOCKED):
+    clocks = [(kind, clock) for one in recordings for kind, clock in one.board.clocks_hz.items() if kind in _CLOCKED]
+    if {kind for kind, _ in clocks} != set(_CLOCKED):
         return math.inf
-    return max(abs(clock / limit - 1) if (limit := _limit(platform, mode, kind)) else math.inf for kind, clock in seen)
+    return max(
+        abs(clock / limit - 1) if (limit := _limit(platform, mode, kind)) else math.inf for kind, clock in clocks
+    )
 
 
 def _devices(platform: Platform, recordings: Sequence[Recording]) -> list[str]:
@@ -189,16 +191,16 @@ def _devices(platform: Platform, recordings: Sequence[Recording]) -> list[str]:
     words = " ".join((platform.name, platform.title, *(engine.title for engine in platform.engines))).lower()
     cores = sum(engine.units for engine in platform.engines if engine.kind == "cpu")
     units = max((engine.units for engine in platform.engines if engine.kind == "gpu"), default=0)
-    found = []
+    lines = []
     for one in recordings:
         name, board = Path(one.file).name, one.board
         if board.device and not any(word in words for word in _words(board)):
-            found.append(f"{name} was recorded on {board.device!r}, which {platform.name} does not name")
+            lines.append(f"{name} was recorded on {board.device!r}, which {platform.name} does not name")
         if board.units and units and board.units != units:
-            found.append(f"{name}: a GPU of {board.units} multiprocessors, {platform.name} has {units}")
+            lines.append(f"{name}: a GPU of {board.units} multiprocessors, {platform.name} has {units}")
         if board.cores[1] and cores and board.cores[1] != cores:
-            found.append(f"{name}: {board.cores[1]} CPU cores, {platform.name} has {cores}")
-    return found
+            lines.append(f"{name}: {board.cores[1]} CPU cores, {platform.name} has {cores}")
+    return lines
 
 
 _MAKERS = frozenset(
@@ -255,24 +257,24 @@ def import_profile(
     `networks`: their layers expand ranges and give the cuts.  Raises InputError for files that cannot be used,
     UsageError if a choice is missing or unknown.
     """
-    found = [read_recording(path) for path in files]
-    on_dla = frozenset(name for one in found for name in one.accelerated)
+    recordings = [read_recording(path) for path in files]
+    on_dla = frozenset(name for one in recordings for name in one.accelerated)
     order = tuple(layer.name for network in networks for layer in network.layers)
-    found = [trtexec.sectioned(one, on_dla, order) if one.rows else one for one in found]
-    found = [_chosen(one, choices.stages) for one in found]
-    timed = [one for one in found if one.sections]
-    whole = [spread for one in found if (spread := _whole(one))]
+    recordings = [trtexec.sectioned(one, on_dla, order) if one.rows else one for one in recordings]
+    recordings = [_chosen(one, choices.stages) for one in recordings]
+    timed = [one for one in recordings if one.sections]
+    whole = [spread for one in recordings if (spread := _whole(one))]
     if not timed and whole:
-        kind = next((one.kind for one in found if one.kind), "gpu")
-        timed = [replace(one, sections=(_inference(one, kind),)) for one in found if one.whole_ns]
+        kind = next((one.kind for one in recordings if one.kind), "gpu")
+        timed = [replace(one, sections=(_inference(one, kind),)) for one in recordings if one.whole_ns]
         whole = []
     if not timed:
         raise InputError("the files hold no execution times", "add a profile; " + HINT)
-    mode = recorded_mode(platform, choices.mode, found)
-    notes = [*mode.notes, *(note for one in found for note in one.notes)]
+    mode = recorded_mode(platform, choices.mode, recordings)
+    notes = [*mode.notes, *(note for one in recordings for note in one.notes)]
     label = f"mode {mode.mode.name}" + (f" ({mode.ground})" if mode.ground else "")
-    state = "; ".join(filter(None, [label, *(one.state for one in found)]))
-    shared = next((one.precisions for one in found if one.precisions and not one.sections), ())
+    state = "; ".join(filter(None, [label, *(one.state for one in recordings)]))
+    shared = next((one.precisions for one in recordings if one.precisions and not one.sections), ())
     costs, layers, unused = list[MeasuredCost](), dict[str, tuple[str, ...]](), set(choices.stages)
     for one in timed:
         precision, note = _precision(one, one.precisions or shared, choices.precision)
@@ -293,10 +295,10 @@ def import_profile(
             layers[name] = section.layers
     if unused:
         raise UsageError(f"--stage: the files have no {', '.join(sorted(unused))}", f"they have: {', '.join(layers)}")
-    tools = ", ".join(dict.fromkeys(one.tool for one in found))
+    tools = ", ".join(dict.fromkeys(one.tool for one in recordings))
     cuts = _cuts(timed, networks, choices.stages)
     profile = Profile(platform.name, tuple(costs), f"imported: {tools}")
-    return Imported(profile, tuple(found), layers, cuts, tuple(dict.fromkeys(notes)))
+    return Imported(profile, tuple(recordings), layers, cuts, tuple(dict.fromkeys(notes)))
 
 
 def _whole(one: Recording) -> Spread | tuple[int, ...] | None:
@@ -352,10 +354,10 @@ def _stage(one: Recording, section: Section, stages: Mapping[str, str]) -> tuple
 
 
 def _apart(name: str, taken: Collection[str]) -> str:
-    found, number = name, 2
-    while found in taken:
-        found, number = f"{name[:55]}-{number}", number + 1
-    return found
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name[:55]}-{number}", number + 1
+    return free
 
 
 def _engine(platform: Platform, section: Section, engines: Mapping[str, str]) -> str:

@@ -182,7 +182,7 @@ class Parser:
 
     def parse(self) -> Metadata:
         """Return the types; DescriptorError with the position of what is not understood."""
-        found = Metadata()
+        metadata = Metadata()
         while self.at < len(self.tokens):
             word = self._next()
             if word == "typealias":
@@ -195,33 +195,33 @@ class Parser:
                 self._type()
             elif word in ("trace", "env", "clock", "stream", "event", "callsite"):
                 self._expect("{")
-                self._section(word, self._entries(), found)
+                self._section(word, self._entries(), metadata)
             else:
                 self.refuse(f"expected a declaration, got {word!r}")
             self._expect(";")
-        return found
+        return metadata
 
-    def _section(self, word: str, entries: Mapping[str, Any], found: Metadata) -> None:
+    def _section(self, word: str, entries: Mapping[str, Any], metadata: Metadata) -> None:
         if word == "trace":
-            found.packet_header = entries.get("packet.header")
+            metadata.packet_header = entries.get("packet.header")
         elif word == "env":
-            found.env = {key: str(value) for key, value in entries.items()}
+            metadata.env = {key: str(value) for key, value in entries.items()}
         elif word == "clock":
             hz = self._number(entries.get("freq", "1000000000")) or 10**9
             seconds, rest = (self._number(entries.get(key, "0")) for key in ("offset_s", "offset"))
-            found.clocks[str(entries.get("name", ""))] = hz, seconds * hz + rest
+            metadata.clocks[str(entries.get("name", ""))] = hz, seconds * hz + rest
         elif word == "stream":
-            stream = found.streams.setdefault(self._number(entries.get("id", "0")), Stream())
+            stream = metadata.streams.setdefault(self._number(entries.get("id", "0")), Stream())
             stream.header, stream.packet = entries.get("event.header"), entries.get("packet.context")
             stream.context = entries.get("event.context")
         elif word == "event":
-            stream = found.streams.setdefault(self._number(entries.get("stream_id", "0")), Stream())
+            stream = metadata.streams.setdefault(self._number(entries.get("stream_id", "0")), Stream())
             name = str(entries.get("name", ""))
             stream.events[self._number(entries.get("id", "0"))] = (name, entries.get("context"), entries.get("fields"))
 
     def _entries(self) -> dict[str, Any]:
         """Return the entries of a block: texts of `a = b`, types of `a := b`."""
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         while self._peek() != "}":
             key = self._next()
             if key == "typealias":
@@ -231,14 +231,14 @@ class Parser:
                 continue
             sign = self._next()
             if sign == ":=":
-                found[key] = self._type()
+                entries[key] = self._type()
                 self._expect(";")
             elif sign == "=":
-                found[key] = " ".join(self._until(";")).strip('"')
+                entries[key] = " ".join(self._until(";")).strip('"')
             else:
                 self.refuse(f"expected = or := after {key!r}")
         self._next()
-        return found
+        return entries
 
     def _type(self) -> Any:
         self.depth += 1
@@ -253,11 +253,11 @@ class Parser:
         if word == "integer":
             return self._integer(self._attributes())
         if word == "floating_point":
-            given = self._attributes()
-            size = self._number(given.get("exp_dig", "8")) + self._number(given.get("mant_dig", "24"))
+            attributes = self._attributes()
+            size = self._number(attributes.get("exp_dig", "8")) + self._number(attributes.get("mant_dig", "24"))
             if size not in (32, 64):
                 self.refuse("expected floating-point numbers of 32 or 64 bits")
-            return Float(size, self._align(given), self._is_big(given))
+            return Float(size, self._align(attributes), self._is_big(attributes))
         if word == "string":
             if self._peek() == "{":
                 self._attributes()
@@ -348,8 +348,8 @@ class Parser:
             tag = self._next()
             self._expect(">")
         if self._peek() != "{":
-            known = self._known("variant", name)
-            return Variant(tag or known.tag, known.options)
+            template = self._known("variant", name)
+            return Variant(tag or template.tag, template.options)
         return self._named("variant", name, Variant(tag, self._fields()))  # type: ignore[no-any-return]
 
     def _fields(self) -> tuple[tuple[str, Any], ...]:
@@ -406,8 +406,8 @@ class Parser:
         return self.tokens[self.at - 1]
 
     def _expect(self, word: str) -> None:
-        if (found := self._next()) != word:
-            self.refuse(f"expected {word!r}, got {found!r}")
+        if (word_read := self._next()) != word:
+            self.refuse(f"expected {word!r}, got {word_read!r}")
 
     def refuse(self, expected: str) -> NoReturn:
         """Raise DescriptorError at the last word read."""
@@ -416,8 +416,8 @@ class Parser:
     def _refuse_at(self, place: int, expected: str) -> NoReturn:
         line = self.text.count("\n", 0, place) + 1
         column = place - self.text.rfind("\n", 0, place)
-        found = Finding(self.file, line, column, "metadata", expected)
-        raise DescriptorError([found], "give the folder of a CTF 1.8 trace, as LTTng writes it")
+        finding = Finding(self.file, line, column, "metadata", expected)
+        raise DescriptorError([finding], "give the folder of a CTF 1.8 trace, as LTTng writes it")
 
 
 MOST_BYTES = 2**30
@@ -553,10 +553,10 @@ def _read_events(
         inner = header.get("v")
         if isinstance(inner, dict):
             number = inner.get("id", number)
-        known = stream.events.get(number)
-        if known is None:
+        event = stream.events.get(number)
+        if event is None:
             raise _Damaged(f"byte {before // 8}: no event {number} in the metadata")
-        name, own, kind = known
+        name, own, kind = event
         scope = {**packet, **header}  # lengths and tags may be in any part before
         context = reader.read(stream.context, scope) if stream.context else {}
         if own:
@@ -592,12 +592,12 @@ class _Reader:
             return self._integer(kind)
         self._skip_to(kind.align)
         if isinstance(kind, Struct):
-            found: dict[str, Any] = {}
+            fields: dict[str, Any] = {}
             for name, inner in kind.fields:
-                found[name] = self.read(inner, {**outer, **found})
+                fields[name] = self.read(inner, {**outer, **fields})
                 if isinstance(inner, Enum):
-                    found[f"#{name}"] = self.number
-            return found
+                    fields[f"#{name}"] = self.number
+            return fields
         if isinstance(kind, String):
             start = self.at // 8
             end = self.raw.index(b"\0", start, self.end // 8) if b"\0" in self.raw[start : self.end // 8] else -1

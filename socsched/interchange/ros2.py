@@ -167,20 +167,20 @@ class _Follower:
 
     def on_rcl_subscription_init(self, event: Event, f: Any) -> None:
         node = self.nodes.get((event.process, f["node_handle"]), "")
-        found = Callback(node, str(f["topic_name"]), queue=int(f.get("queue_depth", 0)))
-        self.subscriptions[event.process, f["subscription_handle"]] = found
+        callback = Callback(node, str(f["topic_name"]), queue=int(f.get("queue_depth", 0)))
+        self.subscriptions[event.process, f["subscription_handle"]] = callback
         if "rmw_subscription_handle" in f:
-            self.topics[event.process, f["rmw_subscription_handle"]] = found.topic
+            self.topics[event.process, f["rmw_subscription_handle"]] = callback.topic
 
     def on_rclcpp_subscription_init(self, event: Event, f: Any) -> None:
-        known = self.subscriptions.get((event.process, f["subscription_handle"]))
-        if known:
-            self.subscriptions[event.process, f["subscription"]] = known
+        callback = self.subscriptions.get((event.process, f["subscription_handle"]))
+        if callback:
+            self.subscriptions[event.process, f["subscription"]] = callback
 
     def on_rclcpp_subscription_callback_added(self, event: Event, f: Any) -> None:
-        known = self.subscriptions.get((event.process, f["subscription"]))
-        if known:
-            self.callbacks[event.process, f["callback"]] = known
+        callback = self.subscriptions.get((event.process, f["subscription"]))
+        if callback:
+            self.callbacks[event.process, f["callback"]] = callback
 
     def on_rcl_timer_init(self, event: Event, f: Any) -> None:
         self.timers[event.process, f["timer_handle"]] = int(f["period"])
@@ -198,9 +198,9 @@ class _Follower:
             self.callbacks[callback].node = self.nodes.get((event.process, f["node_handle"]), "")
 
     def on_callback_group_add_subscription(self, event: Event, f: Any) -> None:
-        known = self.subscriptions.get((event.process, f["subscription_handle"]))
-        if known:
-            self.groups.setdefault((event.process, f["callback_group_addr"]), []).append(known)
+        callback = self.subscriptions.get((event.process, f["subscription_handle"]))
+        if callback:
+            self.groups.setdefault((event.process, f["callback_group_addr"]), []).append(callback)
 
     def on_callback_group_add_timer(self, event: Event, f: Any) -> None:
         callback = self.timer_callbacks.get((event.process, f["timer_handle"]))
@@ -225,15 +225,15 @@ class _Follower:
     def _link(self, instance: Instance, take: _Take) -> None:
         """Set the message that an instance took, if its address or its source time stamp says which one."""
         topic = instance.callback.topic
-        found = take.message or self.by_stamp.get((topic, take.stamp))
-        if found is None:
+        message = take.message or self.by_stamp.get((topic, take.stamp))
+        if message is None:
             self.waiting.setdefault(topic, []).append((instance, take))
-        elif found.topic == topic:
-            instance.taken = found
+        elif message.topic == topic:
+            instance.taken = message
             if take.message is None:
-                self.skews.setdefault(topic, []).append(take.stamp - found.time_ns)
-        if topic not in INFRASTRUCTURE and found is not None:
-            self.links[(found.way or "address") if instance.taken else ""] += 1
+                self.skews.setdefault(topic, []).append(take.stamp - message.time_ns)
+        if topic not in INFRASTRUCTURE and message is not None:
+            self.links[(message.way or "address") if instance.taken else ""] += 1
 
     def link_by_order(self) -> None:
         """Link what is left to messages without a stamp of their own: the latest before the source time stamp.
@@ -305,11 +305,11 @@ class _Follower:
 
     def _publication(self, event: Event, publisher: tuple[str, str], time: int) -> Publication:
         instance = self.open.get(event.thread)
-        found = Publication(*publisher, time, instance)
-        self.publications.append(found)
+        publication = Publication(*publisher, time, instance)
+        self.publications.append(publication)
         if instance is not None:
-            instance.published.append(found)
-        return found
+            instance.published.append(publication)
+        return publication
 
     def on_rclcpp_intra_publish(self, event: Event, f: Any) -> None:
         publisher = self.publishers.get((event.process, f["publisher_handle"]))
@@ -344,17 +344,17 @@ def follow(events: Sequence[Event], gaps: Sequence[Gap] = ()) -> RecordedEvents:
     for group in follower.exclusive:
         for callback in follower.groups.get(group, ()):
             callback.group = group
-    wanted = [c for c in follower.callbacks.values() if c.topic not in INFRASTRUCTURE]
+    callbacks = [c for c in follower.callbacks.values() if c.topic not in INFRASTRUCTURE]
     counts: dict[str, int] = {}
     # CARET numbers the timers of a node first, then its subscriptions.
-    for callback in sorted(wanted, key=lambda c: not c.period_ns):
+    for callback in sorted(callbacks, key=lambda c: not c.period_ns):
         number = counts[callback.node] = counts.get(callback.node, -1) + 1
         callback.name = f"{callback.node or '/node'}/callback_{number}"
     publications = [p for p in follower.publications if p.topic not in INFRASTRUCTURE]
     advertised = frozenset(topic for topic, _ in follower.publishers.values())
-    recorded = RecordedEvents(wanted, publications, len(follower.unknown), follower.links, advertised)
-    recorded.discarded = _sift(wanted, gaps)
-    recorded.foreign = _one_clock(wanted)
+    recorded = RecordedEvents(callbacks, publications, len(follower.unknown), follower.links, advertised)
+    recorded.discarded = _sift(callbacks, gaps)
+    recorded.foreign = _one_clock(callbacks)
     return recorded
 
 
@@ -501,16 +501,16 @@ def _doubts(trace: CtfTrace, recorded: RecordedEvents) -> list[str]:
 
 def _losses(trace: CtfTrace, recorded: RecordedEvents) -> list[str]:
     """Return what of the recording was left out."""
-    found = list[str]()
+    lines = list[str]()
     if trace.gaps:
         count = f"{trace.lost} events" if trace.lost else "packets of events"
-        found.append(
+        lines.append(
             f"The tracer discarded {count}: {recorded.discarded} executions of callbacks across the gaps are left out, "
             "and links of messages may be missing."
         )
     if recorded.foreign:
-        found.append(f"{recorded.foreign} executions are stamped by another clock, over an hour away: left out.")
-    return found
+        lines.append(f"{recorded.foreign} executions are stamped by another clock, over an hour away: left out.")
+    return lines
 
 
 _WAYS = {
@@ -627,14 +627,14 @@ def _exclusive(nodes: Mapping[str, CallbackNode], notes: list[str]) -> None:
 def _refuse_circles(nodes: Mapping[str, CallbackNode]) -> None:
     """Raise InputError if data triggers go round in a circle."""
     for node in nodes.values():
-        seen, at = set[str](), node.name
+        passed, at = set[str](), node.name
         while at in nodes and nodes[at].after:
-            if at in seen:
+            if at in passed:
                 raise InputError(
-                    f"{node.name}: its messages go round in a circle: {' -> '.join(sorted(seen))}",
+                    f"{node.name}: its messages go round in a circle: {' -> '.join(sorted(passed))}",
                     "a pipeline needs a timer or an outside topic that starts it",
                 )
-            seen.add(at)
+            passed.add(at)
             at = nodes[at].after
 
 
@@ -659,13 +659,13 @@ def _number(graph: CallbackGraph) -> None:
         node.period_ns = source.period_ns if source else graph.nodes[node.after].period_ns
         index = {time: frame for frame, time in enumerate(source.times)} if source else {}
         for instance in node.callback.instances:
-            taken = instance.taken
+            message = instance.taken
             if source:
-                frame = index.get(taken.time_ns if taken else instance.start_ns)
+                frame = index.get(message.time_ns if message else instance.start_ns)
             else:
-                right = taken is not None and taken.instance is not None
-                right = right and taken.instance.callback is graph.nodes[node.after].callback  # type: ignore[union-attr]
-                frame = frame_of.get(id(taken.instance)) if right else None  # type: ignore[union-attr]
+                right = message is not None and message.instance is not None
+                right = right and message.instance.callback is graph.nodes[node.after].callback  # type: ignore[union-attr]
+                frame = frame_of.get(id(message.instance)) if right else None  # type: ignore[union-attr]
             if frame is None or frame in node.frames:
                 lost += 1
                 continue
@@ -700,7 +700,7 @@ def _paths(graph: CallbackGraph, described: _Architecture) -> None:
     """Set the paths whose neighbours are linked."""
     names = Names()
     for name, hops in described.paths:
-        found: list[str] = []
+        path: list[str] = []
         for owner, subscribed, published in hops:
             own = [node for node in graph.nodes.values() if node.callback.node == owner]
             ends = [node for node in own if subscribed and node.callback.topic == subscribed]
@@ -708,18 +708,18 @@ def _paths(graph: CallbackGraph, described: _Architecture) -> None:
                 node for node in own if any(p.topic == published for i in node.callback.instances for p in i.published)
             ]
             for node in (*ends[:1], *starts[:1]):
-                if node.name not in found:
-                    found.append(node.name)
-        head = graph.nodes[found[0]].after if found else ""
+                if node.name not in path:
+                    path.append(node.name)
+        head = graph.nodes[path[0]].after if path else ""
         while head:
-            found.insert(0, head)
+            path.insert(0, head)
             head = graph.nodes[head].after if head in graph.nodes else ""
-        gap = next((pair for pair in pairwise(found) if not _linked(graph, *pair)), None)
-        if len(found) < 2 or gap:
+        gap = next((pair for pair in pairwise(path) if not _linked(graph, *pair)), None)
+        if len(path) < 2 or gap:
             reason = f"no link from {gap[0]} to {gap[1]}" if gap else "the trace shows less than two of its callbacks"
             graph.notes.append(f"The path {name} is left out: {reason}.")
         else:
-            graph.paths[names.take(name)] = tuple(found)
+            graph.paths[names.take(name)] = tuple(path)
 
 
 def _linked(graph: CallbackGraph, first: str, second: str) -> bool:
@@ -809,10 +809,10 @@ def _sampled(node: CallbackNode, before_ns: int) -> int | None:
     return max(done)[1] if done else None
 
 
-def trace_of(graph: CallbackGraph, found: Mapping[str, PathResponse]) -> Trace:
-    """Return the executions of a graph as a trace; times from its earliest release, deadlines from `found`."""
+def trace_of(graph: CallbackGraph, longest: Mapping[str, PathResponse]) -> Trace:
+    """Return the executions of a graph as a trace; times from its earliest release, deadlines from `longest`."""
     zero, lanes = graph.start_ns, {thread: lane for lane, thread in enumerate(graph.threads)}
-    due = _due(graph, found)
+    due = _due(graph, longest)
     rows = []
     for node in graph.nodes.values():
         for frame, instance in node.frames.items():
@@ -825,7 +825,7 @@ def trace_of(graph: CallbackGraph, found: Mapping[str, PathResponse]) -> Trace:
     for ready, node, frame, instance, deadline in rows:
         start, end = instance.start_ns - zero, instance.end_ns - zero
         reads = {name: _sampled(graph.nodes[name], instance.start_ns) for name in node.reads}
-        sampled = {name: found for name, found in reads.items() if found is not None}
+        sampled = {name: longest for name, longest in reads.items() if longest is not None}
         slices.append(Slice(ENGINE, (lanes[instance.thread],), len(jobs), node.name, start, end))
         jobs.append(Job(node.name, frame, ready, deadline, start, end, end - start, status="done", sampled=sampled))
     releases = {node.name: [t - zero for t in node.releases] for node in graph.nodes.values() if node.releases}
@@ -840,21 +840,21 @@ def _origin(graph: CallbackGraph, node: CallbackNode) -> str:
     return node.after or node.name
 
 
-def _due(graph: CallbackGraph, found: Mapping[str, PathResponse]) -> dict[str, int]:
+def _due(graph: CallbackGraph, longest: Mapping[str, PathResponse]) -> dict[str, int]:
     """Return the deadline of the last stage of every path."""
-    return {graph.paths[name][-1]: response.longest_ns for name, response in found.items()}
+    return {graph.paths[name][-1]: response.longest_ns for name, response in longest.items()}
 
 
-def plan_of(graph: CallbackGraph, pipeline: str, found: Mapping[str, PathResponse]) -> Plan:
+def plan_of(graph: CallbackGraph, pipeline: str, longest: Mapping[str, PathResponse]) -> Plan:
     """Return a plan that describes the recording: lanes are threads, times as recorded, no bound is proved.
 
-    `found`: paths with a deadline, their longest response.
+    `longest`: paths with a deadline, their longest response.
     """
     engine = PlannedEngine(ENGINE, "cpu", len(graph.threads), "full", 0, "fifo", 0, 0, 0)
-    due = _due(graph, found)
+    due = _due(graph, longest)
     chains = tuple(
         ChainResult(name, graph.paths[name], response.longest_ns, response.median_ns, None, None, ())
-        for name, response in found.items()
+        for name, response in longest.items()
     )
     sensors = tuple(
         PlannedSensor(s.name, s.period_ns, s.times[0] - graph.start_ns, s.jitter_ns, 0) for s in graph.sources.values()
@@ -932,11 +932,11 @@ def pipeline_of(graph: CallbackGraph, source: Path) -> ImportedPipeline:
     mapping["stages"] = {node.name: _stage(node, host) for node in graph.nodes.values()}
     notes = list(graph.notes)
     if graph.paths:
-        found = responses(graph)
+        answers = responses(graph)
         mapping["chains"] = {
-            name: {"path": list(path), "deadline": duration(found[name].longest_ns), "assumed": _ASSUMED}
+            name: {"path": list(path), "deadline": duration(answers[name].longest_ns), "assumed": _ASSUMED}
             for name, path in graph.paths.items()
-            if name in found
+            if name in answers
         }
         notes.append(f"Chains: {_ASSUMED}.")
     return ImportedPipeline({key: value for key, value in mapping.items() if value}, tuple(dict.fromkeys(notes)))

@@ -86,7 +86,7 @@ class Diagnostic:
     hint: str = ""
 
 
-def kept(found: Iterable[Diagnostic], ignored: Sequence[str]) -> list[Diagnostic]:
+def kept(diagnostics: Iterable[Diagnostic], ignored: Sequence[str]) -> list[Diagnostic]:
     """Return the diagnostics whose rule matches none of the patterns (`nvdla-v2/*`), in file order, errors first.
 
     Raises UsageError for a pattern that matches no rule.
@@ -95,7 +95,7 @@ def kept(found: Iterable[Diagnostic], ignored: Sequence[str]) -> list[Diagnostic
         name = pattern.rpartition("/")[2]
         if not any(fnmatchcase(rule, name) for rule in (*OPERATORS, *OTHER_RULES)):
             raise UsageError(f"--ignore: no rule matches {pattern!r}", suggest(name, (*OPERATORS, *OTHER_RULES)))
-    left = [entry for entry in found if not any(fnmatchcase(entry.rule, pattern) for pattern in ignored)]
+    left = [entry for entry in diagnostics if not any(fnmatchcase(entry.rule, pattern) for pattern in ignored)]
     return sorted(left, key=lambda e: (e.place.file, e.place.line, e.place.column, LEVELS.index(e.level)))
 
 
@@ -203,26 +203,26 @@ def accelerators(platform: Platform, engines: Sequence[str] = (), version: str |
     engine, an engine without rules, and a version that is no version.
     """
     chosen = [engine for engine in platform.engines if not engines or {engine.id, engine.kind} & set(engines)]
-    known = {name for engine in platform.engines for name in (engine.id, engine.kind)}
+    names = {name for engine in platform.engines for name in (engine.id, engine.kind)}
     for name in engines:
-        if name not in known:
-            raise UsageError(f"{platform.name} has no engine {name!r}", f"its engines: {', '.join(sorted(known))}")
+        if name not in names:
+            raise UsageError(f"{platform.name} has no engine {name!r}", f"its engines: {', '.join(sorted(names))}")
     ruled = [e for e in chosen if e.operators.allowed or (engines and e.operators.allowed is not None)]
     if engines and not ruled:
         raise UsageError(f"{', '.join(engines)} has no operator rules", "it supports every operator")
     groups: list[Accelerator] = []
     for engine in ruled:
-        found = at_version(engine, platform, version)
+        accelerator = at_version(engine, platform, version)
         for place, group in enumerate(groups):
             same = (group.engine.operators, group.engine.precisions) == (
-                found.engine.operators,
-                found.engine.precisions,
+                accelerator.engine.operators,
+                accelerator.engine.precisions,
             )
-            if same and group.gap == found.gap:
+            if same and group.gap == accelerator.gap:
                 groups[place] = replace(group, names=(*group.names, engine.id))
                 break
         else:
-            groups.append(found)
+            groups.append(accelerator)
     return groups
 
 
@@ -235,8 +235,8 @@ def at_version(engine: Engine, platform: Platform, version: str | None) -> Accel
         gap = rules.gap(version)
     except ValueError:
         raise UsageError(f"--runtime-version: expected numbers such as 8.6.2, got {version!r}") from None
-    found = replace(engine, operators=rules.of_version(version))
-    return Accelerator(found, (engine.id,), gap.note if gap else "", rules.title_of(gap) if gap else "")
+    versioned = replace(engine, operators=rules.of_version(version))
+    return Accelerator(versioned, (engine.id,), gap.note if gap else "", rules.title_of(gap) if gap else "")
 
 
 PlaceOf = Callable[[str], Place]
@@ -323,11 +323,11 @@ def check_plan(plan: Plan, pipeline: Pipeline, chosen: Sequence[Accelerator], at
 
 
 def _wholes(
-    stage: str, found: Sequence[tuple[Accelerator, StageWork]], place: Place, level: Level = "warning"
+    stage: str, works: Sequence[tuple[Accelerator, StageWork]], place: Place, level: Level = "warning"
 ) -> Iterator[Diagnostic]:
     """Yield what accelerators have against a stage as a whole, by the reason."""
     cases: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
-    for accelerator, work in found:
+    for accelerator, work in works:
         falls = any(not decide(operator, accelerator.engine).runs for operator in work.operators)
         for reason in as_a_whole(work, accelerator.engine):
             if falls and reason != ASYMMETRIC:  # said of its operators
@@ -378,11 +378,11 @@ def _open_batch(stage: Stage, usable: Sequence[Accelerator], place: Place) -> It
     if not inputs:
         return
     names = ", ".join(accelerator.title for accelerator in fixed)
-    taken = f", and {names} takes fixed shapes only" if fixed else ""
+    clause = f", and {names} takes fixed shapes only" if fixed else ""
     yield Diagnostic(
         OPEN_SHAPE,
         "warning",
-        f"{stage.name}: the file leaves the batch of {', '.join(inputs)} open{taken}; it is judged and planned with a "
+        f"{stage.name}: the file leaves the batch of {', '.join(inputs)} open{clause}; it is judged and planned with a "
         "batch of 1",
         place,
         stage.name,
@@ -397,12 +397,12 @@ def _may_use(stage: Stage, accelerator: Accelerator) -> bool:
 
 
 def _fallbacks(
-    name: str, found: Sequence[tuple[Accelerator, StageWork]], place: Place, notes: bool, level: Level = "warning"
+    name: str, works: Sequence[tuple[Accelerator, StageWork]], place: Place, notes: bool, level: Level = "warning"
 ) -> Iterator[Diagnostic]:
     """Yield a diagnostic per rule and reason that operators of a stage break, with the operators concerned."""
     broken: dict[tuple[str, str], _Case] = {}
     open_: dict[tuple[str, str], _Case] = {}
-    for accelerator, work in found:
+    for accelerator, work in works:
         for operator in work.operators:
             decision = decide(operator, accelerator.engine)
             for reason in decision.reasons:

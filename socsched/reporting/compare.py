@@ -272,22 +272,22 @@ def predict(
 def _stages(plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Iterator[Line]:
     for task in plan.tasks:
         for figure in ("p50", "p99"):
-            expected, seen = (
+            expected, observed = (
                 _figure(result, "stages", task.name, "exec_ns", figure) for result in (simulated, measured)
             )
             interval = task.error if figure == "p50" else 0.0
             planned = planned_quantile(task, int(figure[1:]))
-            yield Line("stage", task.name, figure, planned, expected, seen, interval)
+            yield Line("stage", task.name, figure, planned, expected, observed, interval)
 
 
 def _chains(plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Iterator[Line]:
     for chain in plan.chains:
         for figure in FIGURES:
-            expected, seen = (
+            expected, observed = (
                 _figure(result, "chains", chain.name, "response_time_ns", figure) for result in (simulated, measured)
             )
             # a bound does not predict a percentile: list it next to the largest one only if no other prediction exists
-            yield Line("chain", chain.name, figure, chain.expected_ns if figure == "p50" else None, expected, seen)
+            yield Line("chain", chain.name, figure, chain.expected_ns if figure == "p50" else None, expected, observed)
 
 
 def _energy(simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Line:
@@ -330,24 +330,24 @@ Table = tuple[str, tuple[str, ...], list[list[str]], tuple[int, ...]]
 """Title, heads, rows, and the columns that are aligned right."""
 
 
-def _tables(found: Comparison | PlanDiff, last: str) -> Iterator[Table]:
+def _tables(comparison: Comparison | PlanDiff, last: str) -> Iterator[Table]:
     """Yield the tables that have rows: requirements, moves, figures with regressions marked in the `last` column."""
-    asked, figures = [], []
-    if isinstance(found, PlanDiff):
-        asked = [
+    requirements, figures = [], []
+    if isinstance(comparison, PlanDiff):
+        requirements = [
             [
                 f"{change.kind} of {change.subject}" if change.kind else change.subject,
                 change.before or "–",
                 change.after or "–",
                 f"✗ {change.sense}"
-                if change in found.weaker
+                if change in comparison.weaker
                 else change.sense + " (allowed)" * (change.sense == "weaker"),
             ]
-            for change in found.requirements
+            for change in comparison.requirements
         ]
-        figures = [[row.name, row.figure, *row.shown(), "✗" if row.regressed else ""] for row in found.figures]
+        figures = [[row.name, row.figure, *row.shown(), "✗" if row.regressed else ""] for row in comparison.figures]
     else:
-        for row in found.rows:
+        for row in comparison.rows:
             shown = (format_duration(row.a), format_duration(row.b), f"{row.ratio:.3f}")
             figures.append([row.name, row.figure, *shown, "✗" if row.regressed else ""])
     moved = [
@@ -358,44 +358,44 @@ def _tables(found: Comparison | PlanDiff, last: str) -> Iterator[Table]:
             format_duration(move.cost_a_ns) if move.before else "–",
             format_duration(move.cost_b_ns) if move.after else "–",
         ]
-        for move in found.moves
+        for move in comparison.moves
     ]
     tables: list[Table] = [
-        ("Requirements", ("requirement", "A", "B", "became"), asked, ()),
+        ("Requirements", ("requirement", "A", "B", "became"), requirements, ()),
         ("What changed", ("stage", "A", "B", "alone A", "alone B"), moved, (3, 4)),
         ("Figures", ("what", "figure", "A", "B", "B/A", last), figures, (2, 3, 4)),
     ]
     return (shown for shown in tables if shown[2])
 
 
-def _notes(found: Comparison | PlanDiff) -> tuple[str, ...]:
-    return tuple(found.changes if isinstance(found, PlanDiff) else found.remarks)
+def _notes(comparison: Comparison | PlanDiff) -> tuple[str, ...]:
+    return tuple(comparison.changes if isinstance(comparison, PlanDiff) else comparison.remarks)
 
 
-def _verdict(found: Comparison | PlanDiff) -> str:
-    count = len(found.regressions)
+def _verdict(comparison: Comparison | PlanDiff) -> str:
+    count = len(comparison.regressions)
     return f"{count} regression{'s' if count > 1 else ''}" if count else "no regression"
 
 
-def view(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> RenderableType:
+def view(comparison: Comparison | PlanDiff, a: str, b: str, allowed: float) -> RenderableType:
     """Return everything that `socsched compare` prints for two results or two plans."""
-    parts: list[RenderableType] = [Text(line) for line in (f"A: {a}", f"B: {b}", *_notes(found))]
-    for title, heads, rows, right in _tables(found, f"> {1 + allowed:.3g}"):
+    parts: list[RenderableType] = [Text(line) for line in (f"A: {a}", f"B: {b}", *_notes(comparison))]
+    for title, heads, rows, right in _tables(comparison, f"> {1 + allowed:.3g}"):
         parts += [Text(""), table(title, heads, rows, right)]
     parts.append(Text(""))
-    if isinstance(found, PlanDiff) and not (found.moves or found.changes or found.requirements):
+    if isinstance(comparison, PlanDiff) and not (comparison.moves or comparison.changes or comparison.requirements):
         parts.append(Text("the plans are identical"))
-    parts += [Text(f"✗ {line}", "bold red") for line in found.regressions]
-    if isinstance(found, Comparison) and found.slower_chains:
-        parts.append(Text(f"to explain its worst frame: socsched why {b} --chain {found.slower_chains[0]}"))
-    return Group(*parts, Text(_verdict(found)))
+    parts += [Text(f"✗ {line}", "bold red") for line in comparison.regressions]
+    if isinstance(comparison, Comparison) and comparison.slower_chains:
+        parts.append(Text(f"to explain its worst frame: socsched why {b} --chain {comparison.slower_chains[0]}"))
+    return Group(*parts, Text(_verdict(comparison)))
 
 
-def markdown(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> str:
+def markdown(comparison: Comparison | PlanDiff, a: str, b: str, allowed: float) -> str:
     """Return the same as Markdown."""
-    head = f"{'❌' if found.regressions else '✅'} {_verdict(found)}"
+    head = f"{'❌' if comparison.regressions else '✅'} {_verdict(comparison)}"
     lines = [f"## {head}", "", f"A: {plain(a)}, B: {plain(b)}; tolerance {allowed:.1%}.", ""]
-    lines += [f"- {plain(line)}" for line in (*found.regressions, *_notes(found))] + [""]
-    for _, heads, rows, _right in _tables(found, ""):
+    lines += [f"- {plain(line)}" for line in (*comparison.regressions, *_notes(comparison))] + [""]
+    for _, heads, rows, _right in _tables(comparison, ""):
         lines += [*markdown_table(heads, rows), ""]
     return "\n".join(lines)

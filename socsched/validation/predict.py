@@ -83,9 +83,9 @@ def power_between_modes(platform: Platform, engine: Engine, units: int, clock_hz
     if point and (point.dynamic_mw is not None or (point.microvolt and engine.coefficient)):
         return dynamic_power(engine, units, clock_hz)
     states = [mode.engines[engine.id] for mode in platform.modes]
-    known = {engine.clock_hz.value: engine.dynamic_mw.value / engine.units}
-    known |= {float(state.clock_hz): state.dynamic_mw.value / state.units for state in states if state.units}
-    powers = sorted(item for item in known.items() if item[1] > 0)
+    powers_at = {engine.clock_hz.value: engine.dynamic_mw.value / engine.units}
+    powers_at |= {float(state.clock_hz): state.dynamic_mw.value / state.units for state in states if state.units}
+    powers = sorted(item for item in powers_at.items() if item[1] > 0)
     if not powers:
         return dynamic_power(engine, units, clock_hz)
     below, above = powers[0], powers[-1]
@@ -136,27 +136,27 @@ def predict(rows: Sequence[Row], folder: Path, platforms: Platforms) -> list[Pre
     Every network is read once, and rows that agree in everything but the measurement share one prediction.  Raises
     MachineError if this machine cannot read networks.
     """
-    known: dict[str, Platform | None] = {}
+    boards: dict[str, Platform | None] = {}
     for name in {row.platform for row in rows}:
-        known[name] = platforms(name)
-    wanted: dict[str, dict[Place, Prediction]] = {}
+        boards[name] = platforms(name)
+    predictions: dict[str, dict[Place, Prediction]] = {}
     for row in rows:
         if not row.problem:
-            wanted.setdefault(row.network, {})[_place(row)] = Prediction(row.mode, row.share)
+            predictions.setdefault(row.network, {})[_place(row)] = Prediction(row.mode, row.share)
     sources = cost_sources()
-    for number, (network, cells) in enumerate(sorted(wanted.items())):
-        tell("networks", number, len(wanted), "", network)
+    for number, (network, cells) in enumerate(sorted(predictions.items())):
+        tell("networks", number, len(predictions), "", network)
         stage: Stage | str = find_stage(folder, network)
         models: dict[tuple[str, str, str], CostModel] = {}
         work = Works()
         for place in cells:
-            cells[place] = _predict(stage, place, known, models, work, sources)
+            cells[place] = _predict(stage, place, boards, models, work, sources)
         placed = {_place(row) for row in rows if row.network == network and row.strays is not None and not row.problem}
         for place in placed:
-            left = _fallen_back(stage, place, known[place[0]], work)
+            left = _fallen_back(stage, place, boards[place[0]], work)
             cells[place] = replace(cells[place], falls_back=left)
     return [
-        Prediction(row.mode, row.share, refused=row.problem) if row.problem else wanted[row.network][_place(row)]
+        Prediction(row.mode, row.share, refused=row.problem) if row.problem else predictions[row.network][_place(row)]
         for row in rows
     ]
 
@@ -205,10 +205,10 @@ class Works:
                 self.known[precision] = stage_work(stage, precision)
             except SocschedError as error:
                 self.known[precision] = error
-        found = self.known[precision]
-        if isinstance(found, SocschedError):
-            raise found
-        return found
+        answer = self.known[precision]
+        if isinstance(answer, SocschedError):
+            raise answer
+        return answer
 
 
 def _predict(
@@ -220,10 +220,10 @@ def _predict(
     sources: tuple[CostSource, ...],
 ) -> Prediction:
     name, engine, precision, mode, share, runtime = place
-    found = configuration(platforms[name], name, engine, precision, mode, share)
-    if isinstance(found, str):
-        return Prediction(mode, share, refused=found)
-    platform, state, share = found
+    place_of = configuration(platforms[name], name, engine, precision, mode, share)
+    if isinstance(place_of, str):
+        return Prediction(mode, share, refused=place_of)
+    platform, state, share = place_of
     mode = state.name
     if isinstance(stage, str):
         return Prediction(mode, share, refused=stage)
@@ -233,13 +233,13 @@ def _predict(
     model = models.get((name, mode, program))
     if model is None:
         model = models[name, mode, program] = CostModel(platform, state, work, sources=sources, runtime=program)
-    asked = replace(stage, share=share, engines=(engine,))
+    alone = replace(stage, share=share, engines=(engine,))
     try:
-        cost = model.at(asked, engine, precision, share)
-        if not apart and any(fit.varies(runtime) for fit in fits) and is_sequence(work(asked, precision)):
+        cost = model.at(alone, engine, precision, share)
+        if not apart and any(fit.varies(runtime) for fit in fits) and is_sequence(work(alone, precision)):
             apart = one_line(f"sequences as long as each input, not as the network's: {shown(runtime)}")
         if cost is None:
-            reasons = (r.reason for r in model.refused(asked) if (r.engine, r.precision) == (engine, precision))
+            reasons = (r.reason for r in model.refused(alone) if (r.engine, r.precision) == (engine, precision))
             return Prediction(mode, share, refused=one_line(next(reasons, "the engine cannot run it")))
     except SocschedError as error:
         if of_machine(error):
@@ -265,8 +265,8 @@ def _program(fits: Sequence[Fit], runtime: str) -> tuple[str, str]:
         return "", ""
     if any(fit.covers(runtime) for fit in stating):
         return runtime, ""
-    known = dict.fromkeys(glob for fit in stating for glob in fit.runtimes)
-    return "", one_line(f"other runtime: the fit stands for {', '.join(known)}, the row for {shown(runtime)}")
+    runtimes = dict.fromkeys(glob for fit in stating for glob in fit.runtimes)
+    return "", one_line(f"other runtime: the fit stands for {', '.join(runtimes)}, the row for {shown(runtime)}")
 
 
 def configuration(
@@ -275,8 +275,8 @@ def configuration(
     """Return the platform, the mode and the units used, or what is unknown about a row's configuration."""
     if platform is None:
         return f"no platform {shown(name)}"
-    found = next((one for one in platform.engines if one.id == engine), None)
-    if found is None:
+    unit = next((one for one in platform.engines if one.id == engine), None)
+    if unit is None:
         return f"{name} has no engine {shown(engine)}; {suggest(engine[:60], [one.id for one in platform.engines])}"
     if precision not in PRECISIONS:
         return f"no precision {shown(precision)}; expected one of {', '.join(PRECISIONS)}"
@@ -289,7 +289,7 @@ def configuration(
         return f"off in {mode}"
     if share > units:
         return f"{engine} has {units} units in {mode}, not {share}"
-    if share and share != units and found.shares != "unit":
+    if share and share != units and unit.shares != "unit":
         return f"{engine} is used whole, with {units} units in {mode}, not with {share}"
     return platform, state, share or units
 

@@ -2,7 +2,7 @@
 
 Rows carry no description of themselves, so a layout is stated by the pipeline's sensor (`columns`), or detected where
 one alone fits the values.  A layout that does not fit where another does is refused: read with the wrong width, a scan
-is a cloud of points that nobody measured, and a detector finds something in it.
+is a cloud of points that was not measured, and a detector finds something in it.
 
 Tried on: KITTI velodyne (.bin, 4 columns), nuScenes (.pcd.bin, 5), PCL 1.13 (.pcd: ascii, binary, binary_compressed).
 """

@@ -254,7 +254,7 @@ def sampled(shape: Points, align: bool, border: bool) -> Any:
 def layer_norm(rows: int, length: int, epsilon: float, given: int, ordered: bool) -> Any:
     """Return layer_norm(X[given, length], G[length], B[length], R[rows], O[rows, length]).
 
-    R: the row of X that each row of O stands for; one number that nobody reads where they are in order.
+    R: the row of X that each row of O stands for; one number that is not read where they are in order.
     """
     order = rows if ordered else 1
 
@@ -403,7 +403,7 @@ class AttentionShape:
 
 
 def bias_table(shape: AttentionShape) -> tuple[int, int, int]:
-    """Return the shape of the tables of biases, of one that nobody reads where there are none."""
+    """Return the shape of the tables of biases, of one that is not read where there are none."""
     return (shape.biases, shape.rows, round_up(shape.length, VECTOR)) if shape.biases else (1, 1, VECTOR)
 
 

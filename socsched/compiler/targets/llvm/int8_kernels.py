@@ -53,7 +53,7 @@ def conv2d(
 ) -> Any:
     """Return conv(X, K[blocks, phases^2, in_blocks, kh, kw, ci/4, c, 4], table[blocks, phases^2, rows, c], R, O).
 
-    `residual`: the image R that is added, if any; else R is a single pixel, which nobody reads.
+    `residual`: the image R that is added, if any; else R is a single pixel, which is not read.
     """
     kh, kw = window.taps
     in_blocks, ci, blocks, c, first = source.blocks, source.block, target.blocks, target.block, target.first

@@ -151,7 +151,7 @@ def _fallen_back(pipeline: Pipeline, board: Platform) -> list[tuple[str, str]]:
     from socsched.graph.fallback import fall_back
     from socsched.models.work import stage_work
 
-    found = []
+    reasons = []
     engines = {e.operators.name: e for e in board.engines if e.operators.name}  # equal engines take the same
     for stage in pipeline.stages:
         for engine in engines.values():
@@ -161,12 +161,12 @@ def _fallen_back(pipeline: Pipeline, board: Platform) -> list[tuple[str, str]]:
             try:
                 work = stage_work(stage, precision)
             except CompileError as error:
-                found.append((f"{stage.name} on {engine.id}", str(error)))
+                reasons.append((f"{stage.name} on {engine.id}", str(error)))
                 continue
             left = fall_back(work, engine) if work.passes else None
             if left and left.elsewhere:
                 reason = left.reasons[0][0]
-                found.append(
+                reasons.append(
                     (f"{stage.name} on {engine.id}", f"{left.elsewhere} of {left.operators} operators: {reason}")
                 )
-    return found
+    return reasons

@@ -76,12 +76,12 @@ def plan_with(
     integers = any(stage.stated and "int8" in (stage.precisions or ()) for stage in loaded.stages)
     board = choose_runtimes(load_platform(platform, integers), options.runtimes)
     search = _by_planner if options.planner else _by_search
-    made = stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)
+    plan = stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)
     if not options.steady:
-        return made
+        return plan
     from socsched.planning.clocks import with_steady_clocks
 
-    return with_steady_clocks(made)
+    return with_steady_clocks(plan)
 
 
 def _by_search(
@@ -126,15 +126,15 @@ def _by_search(
 
 def groups_of(texts: Sequence[str]) -> dict[str, int]:
     """Return the groups of urgent stages by engine from ENGINE=GROUPS, none for "auto"; UsageError for other texts."""
-    found = {}
+    groups = {}
     for text in texts:
         engine, equals, count = text.partition("=")
         if text == "auto":
             continue
         if not equals or not count.isdecimal() or not 0 < int(count) <= 1024:
             raise UsageError(f"--shares {text}: neither auto nor ENGINE=GROUPS", "such as gpu=2")
-        found[engine] = int(count)
-    return found
+        groups[engine] = int(count)
+    return groups
 
 
 def _by_planner(
@@ -246,11 +246,11 @@ def get_mode(platform: Platform, name: str | None) -> PowerMode:
 
 def pin_stages(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> Pipeline:
     """Return a pipeline with its stages restricted to their pinned engines; UsageError for unknown names."""
-    wanted: dict[str, tuple[str, ...]] = {}
+    engines_of: dict[str, tuple[str, ...]] = {}
     for pin in pins:
         stage, engines = stage_and_engines("--pin", pin, pipeline, platform)
-        wanted[stage] = (*wanted.get(stage, ()), *engines)
-    stages = tuple(replace(s, engines=wanted.get(s.name, s.engines)) for s in pipeline.stages)
+        engines_of[stage] = (*engines_of.get(stage, ()), *engines)
+    stages = tuple(replace(s, engines=engines_of.get(s.name, s.engines)) for s in pipeline.stages)
     return replace(pipeline, stages=stages)
 
 
@@ -310,10 +310,10 @@ def stage_and_engines(option: str, text: str, pipeline: Pipeline, platform: Plat
     stages = [s.name for s in pipeline.stages]
     if stage not in stages:
         raise UsageError(f"{option} {text}: {pipeline.name} has no stage {stage!r}", _meant(stage, stages))
-    known = list(dict.fromkeys(name for e in platform.engines for name in (e.id, e.kind)))
+    accepted = list(dict.fromkeys(name for e in platform.engines for name in (e.id, e.kind)))
     for engine in engines:
-        if engine not in known:
-            raise UsageError(f"{option} {text}: {platform.name} has no engine {engine!r}", _meant(engine, known))
+        if engine not in accepted:
+            raise UsageError(f"{option} {text}: {platform.name} has no engine {engine!r}", _meant(engine, accepted))
     return stage, engines
 
 

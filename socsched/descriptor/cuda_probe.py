@@ -131,14 +131,14 @@ def _launches(driver: _Driver, stream: Any, memory: int) -> dict[str, float]:
 
 def _after_idling(driver: _Driver, stream: Any, work: Callable[[], None]) -> float:
     """Return the seconds of one call of `work`, the median of calls with pauses between, as frames come."""
-    found = []
+    times = []
     for _ in range(_PAUSES):
         time.sleep(_PAUSE_S)
         start = time.perf_counter()
         work()
         driver("cuStreamSynchronize", stream)
-        found.append(time.perf_counter() - start)
-    return sorted(found)[_PAUSES // 2]
+        times.append(time.perf_counter() - start)
+    return sorted(times)[_PAUSES // 2]
 
 
 def _allocated(driver: _Driver, size: int) -> Any:

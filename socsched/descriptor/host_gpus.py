@@ -165,12 +165,12 @@ def added(platform: Platform, gpus: Sequence[Gpu]) -> Platform:
     """Return a platform of one mode with GPUs as further engines."""
     if not gpus:
         return platform
-    found, (mode,) = engines(gpus), platform.modes
-    on = {engine.id: EngineMode(engine.units, round(engine.clock_hz.value), engine.dynamic_mw) for engine in found}
+    more, (mode,) = engines(gpus), platform.modes
+    on = {engine.id: EngineMode(engine.units, round(engine.clock_hz.value), engine.dynamic_mw) for engine in more}
     return replace(
         platform,
         title=f"{platform.title}; {', '.join(gpu.name for gpu in gpus)}",
-        engines=(*platform.engines, *found),
+        engines=(*platform.engines, *more),
         modes=(replace(mode, engines={**mode.engines, **on}),),
         sources={
             **platform.sources,
@@ -181,7 +181,7 @@ def added(platform: Platform, gpus: Sequence[Gpu]) -> Platform:
 
 def _engine(gpu: Gpu, name: str) -> Engine:
     launch = gpu.launch_ns or _LAUNCH_NS
-    found = bool(gpu.launch_ns)
+    measured = bool(gpu.launch_ns)
     filled = "a kernel of a graph after another, and filling and draining the SMs (1.2 us)"
     submit = _measured(gpu.submit_ns, "a graph of one kernel on an idle GPU, waited for") or _assumed(
         _SUBMIT_NS, "as of other GPUs", 0.5
@@ -199,10 +199,10 @@ def _engine(gpu: Gpu, name: str) -> Engine:
         sram=Figure(gpu.l2_bytes, "published", "cuda", "L2 cache") if gpu.l2_bytes else None,
         preemption=Preemption(
             "segment",
-            Figure(launch, "measured" if found else "assumed", "cuda" if found else "", "a launch", 0.5),
+            Figure(launch, "measured" if measured else "assumed", "cuda" if measured else "", "a launch", 0.5),
             "kernel",
         ),
-        launch_ns=Figure(launch + _FILL_NS, "derived", "cuda" if found else "", filled, 0.4),
+        launch_ns=Figure(launch + _FILL_NS, "derived", "cuda" if measured else "", filled, 0.4),
         submit_ns=submit,
         handoff_ns=_assumed(_HANDOFF_NS, "an event that another thread waits for", 1.0),
         converts=True,
@@ -245,7 +245,7 @@ def _precisions(gpu: Gpu) -> dict[str, Precision]:
     rules = gpu.capability >= _TENSOR_CODE
     tensor = "mma.sync's rate for this architecture" if rules else "CUDA cores at twice the rate of fp32"
     halves = rate if rules else 2 * cores
-    made = {
+    precisions = {
         "fp32": Precision("fp32", _rate(cores, "CUDA cores"), "NCHW", _efficiency(0.04, "general schedules")),
         "fp16": Precision(
             "fp16",
@@ -255,8 +255,8 @@ def _precisions(gpu: Gpu) -> dict[str, Precision]:
         ),
     }
     if rules:
-        made["int8"] = Precision("int8", _rate(2 * rate, tensor), "NHWC", _efficiency(0.2, _KERNELS))
-    return made
+        precisions["int8"] = Precision("int8", _rate(2 * rate, tensor), "NHWC", _efficiency(0.2, _KERNELS))
+    return precisions
 
 
 def _efficiency(share: float, of: str) -> dict[str, Figure]:

@@ -112,8 +112,8 @@ def check_engines(root: Tree) -> None:
         _check_capacities(engine)
         _check_points(engine)
         if isinstance(engine.value, dict) and engine.at("dynamic").value is None and not _power_known(engine):
-            wanted = "dynamic_coefficient and operating_points with voltage, or operating_points with power"
-            engine.report(f"expected dynamic, the power at full load, or {wanted}")
+            expected = "dynamic_coefficient and operating_points with voltage, or operating_points with power"
+            engine.report(f"expected dynamic, the power at full load, or {expected}")
 
 
 def check_joined(root: Tree) -> None:
@@ -238,12 +238,12 @@ def check_mode_engines(root: Tree) -> None:
     groups = _groups(root)
     if not all(groups.values()):
         return  # ids of engines with a malformed count are unknown
-    known = [*groups, *(engine_id for ids in groups.values() for engine_id in ids)]
+    names = [*groups, *(engine_id for ids in groups.values() for engine_id in ids)]
     for mode in root.at("modes").items():
         engines = mode.at("engines")
         for setting in engines.items():
-            if setting.key not in known:
-                setting.unknown("engine", known, key=True)
+            if setting.key not in names:
+                setting.unknown("engine", names, key=True)
         if not isinstance(engines.value, dict):
             continue
         for key, ids in groups.items():
@@ -339,11 +339,11 @@ def check_targets(root: Tree) -> None:
         for target in (engine.at("target"), engine.at("target").at("host")):
             name = target.at("mcpu").text
             try:
-                known = PROCESSORS[architecture(target.at("mtriple").text)]
+                processors = PROCESSORS[architecture(target.at("mtriple").text)]
             except KeyError:  # reported with the triple
                 continue
-            if name and name != "native" and name not in known:
-                target.at("mcpu").report(f"unknown processor {name!r}; {suggest(name, known)}")
+            if name and name != "native" and name not in processors:
+                target.at("mcpu").report(f"unknown processor {name!r}; {suggest(name, processors)}")
 
 
 CHECKS = (

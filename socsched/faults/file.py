@@ -43,10 +43,10 @@ def load_faults(path: str | Path, plan: Plan, by: str = SIMULATION) -> Faults:
 
     document = read(path)
     sections = _sections(plan)
-    found: list[tuple[str, list[Any]]] = []
+    parts: list[tuple[str, list[Any]]] = []
     for name, entries in document.data.items():
         if name == "random":
-            found += _drawn(document, entries, plan, by).items()
+            parts += _drawn(document, entries, plan, by).items()
         elif name in SECTIONS and by not in SECTIONS[name].by:
             document.report((name,), f"{cannot(by, name)}: expected one of {_expected(by)}", key=True)
         elif name not in sections:
@@ -54,12 +54,12 @@ def load_faults(path: str | Path, plan: Plan, by: str = SIMULATION) -> Faults:
         elif not isinstance(entries, list):
             document.report((name,), "expected a list of faults")
         else:
-            made = [_entry(document, (name, i), entry, *sections[name]) for i, entry in enumerate(entries)]
-            found.append((name, [fault for fault in made if fault is not None]))
+            faults_read = [_entry(document, (name, i), entry, *sections[name]) for i, entry in enumerate(entries)]
+            parts.append((name, [fault for fault in faults_read if fault is not None]))
             if name in _CHECKS:
-                _CHECKS[name](document, made, plan)
+                _CHECKS[name](document, faults_read, plan)
     document.check()
-    return by_field(found)
+    return by_field(parts)
 
 
 def _expected(by: str) -> str:
@@ -100,10 +100,10 @@ def _check_delays(document: Document, delays: Sequence[Delay | None], plan: Plan
 
 
 def _check_overruns(document: Document, overruns: Sequence[Overrun | None], plan: Plan) -> None:
-    seen: dict[str, int] = {}
+    firsts: dict[str, int] = {}
     for index, overrun in enumerate(overruns):
-        if overrun and seen.setdefault(overrun.stage, index) != index:
-            first = f"overruns[{seen[overrun.stage]}]"
+        if overrun and firsts.setdefault(overrun.stage, index) != index:
+            first = f"overruns[{firsts[overrun.stage]}]"
             document.report(
                 ("overruns", index, "stage"),
                 f"expected one overrun for each stage, {first} is for {overrun.stage!r} already",
@@ -180,14 +180,14 @@ def _entry(
     others: tuple[str, ...] = (),
 ) -> Any:
     """Return the fault an entry describes, or None after adding findings; `others` are keys read elsewhere."""
-    known = ", ".join((*fields, *others))
+    keys = ", ".join((*fields, *others))
     if not isinstance(entry, dict):
-        document.report(where, f"expected a mapping with {known}")
+        document.report(where, f"expected a mapping with {keys}")
         return None
     before = len(document.findings)
     for name in entry:
         if name not in fields:
-            document.report((*where, name), f"expected one of {known}", key=True)
+            document.report((*where, name), f"expected one of {keys}", key=True)
     entry = {**_OPTIONAL, **entry}
     values = [_value(document, (*where, name), entry, name, reader) for name, reader in fields.items()]
     if len(document.findings) > before or None in values:
@@ -252,9 +252,9 @@ def _whole(what: str, low: int, high: int) -> _Reader:
 
 def _quantity(dimension: str, what: str, least: int) -> _Reader:
     def read(value: object) -> int:
-        found = parse(value, dimension)
-        if found < least:
+        amount = parse(value, dimension)
+        if amount < least:
             raise ValueError(f"expected a {dimension} {what}, got {value!r}")
-        return found
+        return amount
 
     return read

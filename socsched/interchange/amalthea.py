@@ -245,17 +245,17 @@ class Software:
 
     def reached(self, items: Sequence[Element]) -> list[Element]:
         """Return every item that may run, entries of switches and called runnables opened, each once."""
-        found: dict[int, Element] = {}
+        items_by_id: dict[int, Element] = {}
         pending = list(reversed(items))
         while pending:
             item = pending.pop()
-            if id(item) in found:
+            if id(item) in items_by_id:
                 continue
-            found[id(item)] = item
+            items_by_id[id(item)] = item
             called = self.called(item)
             inner = self.body(called) if called is not None else _all_entries(item)
             pending += reversed(inner)
-        return list(found.values())
+        return list(items_by_id.values())
 
     def called(self, item: Element) -> Element | None:
         """Return the runnable that an item calls; DescriptorError if the model has none of that name."""
@@ -437,8 +437,8 @@ class _Model:
 
     def listed(self, section: str, tag: str) -> list[Element]:
         """Return the elements of a section."""
-        found = self.sections.get(section)
-        return found.all(tag) if found is not None else []
+        elements = self.sections.get(section)
+        return elements.all(tag) if elements is not None else []
 
     def note(self, text: str) -> None:
         """Add a note, once."""
@@ -505,11 +505,11 @@ class _Model:
 
     def triggered(self, items: Sequence[Element]) -> list[Process]:
         """Return the processes that items trigger, each once."""
-        found: dict[Process, None] = {}
+        processes: dict[Process, None] = {}
         for item in self.software.reached(items):
             if kind(item) in _TRIGGERS:
-                found.update(dict.fromkeys(self.targets.get(reference(item.get("stimulus")), [])))
-        return list(found)
+                processes.update(dict.fromkeys(self.targets.get(reference(item.get("stimulus")), [])))
+        return list(processes)
 
 
 def import_amalthea(

@@ -79,14 +79,14 @@ def _read(path: Path, base: Database) -> Recording:
     if "NVTX_EVENTS" in tables:
         columns = {row[1] for row in base.execute("PRAGMA table_info(NVTX_EVENTS)")}
         texts = [name for name in ("text", "textId") if name in columns]
-        wanted = ("start", "end", "globalTid", "eventType", *texts)
-        for start, end, thread, kind, *given in _rows(path, base, "NVTX_EVENTS", wanted, texts):
-            name = next((t if isinstance(t, str) else strings.get(t, "") for t in given if t is not None), "")
+        fields = ("start", "end", "globalTid", "eventType", *texts)
+        for start, end, thread, kind, *labels in _rows(path, base, "NVTX_EVENTS", fields, texts):
+            name = next((t if isinstance(t, str) else strings.get(t, "") for t in labels if t is not None), "")
             if kind in _CLOSED and name:
                 ranges.append(Interval(name, thread, start, end))
     if "CUPTI_ACTIVITY_KIND_RUNTIME" in tables:
-        wanted = ("start", "end", "globalTid", "correlationId")
-        for start, end, thread, key in _rows(path, base, "CUPTI_ACTIVITY_KIND_RUNTIME", wanted):
+        fields = ("start", "end", "globalTid", "correlationId")
+        for start, end, thread, key in _rows(path, base, "CUPTI_ACTIVITY_KIND_RUNTIME", fields):
             launches.append(Interval("", thread, start, end, key))
     if len(ranges) > MOST_RANGES:
         raise InputError(f"{path}: {len(ranges)} NVTX ranges, expected at most {MOST_RANGES}", _EXPORT_HINT)
@@ -105,8 +105,8 @@ def _read(path: Path, base: Database) -> Recording:
 def _board(base: Database) -> Board:
     """Return the GPU that was recorded; nothing where several were."""
     columns = {row[1] for row in base.execute("PRAGMA table_info(TARGET_INFO_GPU)")}
-    wanted = [name for name in ("name", "smCount") if name in columns]
-    listed = list(base.execute(f"SELECT {', '.join(wanted)} FROM TARGET_INFO_GPU LIMIT 2")) if "name" in wanted else []
+    fields = [name for name in ("name", "smCount") if name in columns]
+    listed = list(base.execute(f"SELECT {', '.join(fields)} FROM TARGET_INFO_GPU LIMIT 2")) if "name" in fields else []
     if len(listed) != 1:
         return Board()
     name, *units = listed[0]
@@ -117,12 +117,12 @@ def _graphs(path: Path, base: Database) -> tuple[Section, ...]:
     spans: dict[int, list[tuple[int, int, int]]] = {}
     for start, end, graph in _rows(path, base, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("start", "end", "graphId")):
         spans.setdefault(graph, []).append((start, start, end))
-    found = []
+    sections = []
     for graph, jobs in spans.items():
         times = tuple(end - start for _, start, end in jobs)
         mean = sum(times) / len(times)
-        found.append(Section(f"graph-{graph}", 0, "gpu", (), mean, times, note="whole graphs", spans_ns=tuple(jobs)))
-    return tuple(found)
+        sections.append(Section(f"graph-{graph}", 0, "gpu", (), mean, times, note="whole graphs", spans_ns=tuple(jobs)))
+    return tuple(sections)
 
 
 def _texts(base: Database) -> Iterator[tuple[int, str]]:
@@ -170,13 +170,13 @@ def accepts(text: str) -> bool:
 def recording(path: Path, text: str) -> Recording:
     """Return the recording of the best table of a text; InputError if it has no rows, or does not tell jobs apart."""
     tables = list(_tables(path, text))
-    found = {kind: [t.rows for t in tables if t.kind == kind and t.rows] for kind in _ORDER}
-    kind = next((kind for kind, rows in found.items() if rows), "")
+    tables_of = {kind: [t.rows for t in tables if t.kind == kind and t.rows] for kind in _ORDER}
+    kind = next((kind for kind, rows in tables_of.items() if rows), "")
     if not kind:
         raise InputError(f"{path}: the tables of nsys hold no rows with times of the GPU or of ranges", _HINT)
-    if len(found[kind]) > 1:
-        raise InputError(f"{path}: {len(found[kind])} tables {kind}, of several captures", "give one file for each")
-    rows = found[kind][0]
+    if len(tables_of[kind]) > 1:
+        raise InputError(f"{path}: {len(tables_of[kind])} tables {kind}, of several captures", "give one file for each")
+    rows = tables_of[kind][0]
     if kind == _KERNELS:
         return _kernels(path, rows)
     projected = kind == _PROJECTED
@@ -198,13 +198,13 @@ def _columns(line: str) -> list[str]:
 
 def _named(columns: Sequence[str]) -> dict[str, tuple[str, int]]:
     """Return, for every column, its plain name and the length of its unit in ns."""
-    found = {}
+    names = {}
     for column in columns:
         unit = _UNIT.search(column)
         plain = _UNIT.sub("", column).replace("(%)", "").strip().lower()
         plain = {"average": "avg", "minimum": "min", "maximum": "max", "median": "med"}.get(plain, plain)
-        found[column] = plain, _UNITS[unit[1]] if unit else 1
-    return found
+        names[column] = plain, _UNITS[unit[1]] if unit else 1
+    return names
 
 
 def _kind(columns: Sequence[str]) -> str:
@@ -262,11 +262,11 @@ def _cells(line: str, dashes: str, columns: int) -> list[str]:
 
 
 def _row(place: str, columns: Sequence[str], values: Sequence[str]) -> dict[str, str | float]:
-    found = dict[str, str | float]()
+    cells = dict[str, str | float]()
     for column, value in zip(columns, (*values[: len(columns) - 1], ",".join(values[len(columns) - 1 :])), strict=True):
         plain, unit = _named([column])[column]
         if plain in _TEXTS:
-            found[plain] = value.strip()
+            cells[plain] = value.strip()
             continue
         try:
             number = float(value.replace(",", "").strip().removesuffix("%") or 0)
@@ -274,8 +274,8 @@ def _row(place: str, columns: Sequence[str], values: Sequence[str]) -> dict[str,
             number = math.nan
         if not 0 <= number < 1e15:
             raise InputError(f"{place}: {column}: expected a number of at least 0, got {value.strip()[:20]!r}", _HINT)
-        found[plain] = number * unit
-    return found
+        cells[plain] = number * unit
+    return cells
 
 
 def _number(row: Mapping[str, str | float], *names: str) -> float:

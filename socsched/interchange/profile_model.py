@@ -187,11 +187,11 @@ def busy_ns(intervals: Iterable[Interval]) -> int:
 
 def range_sections(times: Mapping[str, list[tuple[int, int, int, int, int]]], kind: str) -> tuple[Section, ...]:
     """Return one section per range name, with the spans as job times."""
-    found = []
+    sections = []
     for name, jobs in times.items():
         lengths = tuple(end - start for _, start, end, _, _ in jobs)
         kernels, busy = sum(job[4] for job in jobs) / len(jobs), sum(job[3] for job in jobs) / max(sum(lengths), 1)
         note = f"{kernels:g} kernels per job, busy {busy:.0%} of the span"
         spans = tuple(job[:3] for job in jobs)
-        found.append(Section(name, 0, kind, (), sum(lengths) / len(lengths), lengths, note=note, spans_ns=spans))
-    return tuple(found)
+        sections.append(Section(name, 0, kind, (), sum(lengths) / len(lengths), lengths, note=note, spans_ns=spans))
+    return tuple(sections)

@@ -84,20 +84,20 @@ def named(trace: Trace) -> tuple[Trace, dict[str, str]]:
         replace(piece, engine=engines[piece.engine], name=tasks.get(piece.name, piece.name)) for piece in trace.slices
     ]
     releases = {tasks.get(name, name): times for name, times in trace.releases.items()}
-    found = Trace(trace.kind, trace.duration_ns, trace.seed, jobs, slices, trace.instants, releases, trace.counters)
-    return found, tasks
+    renamed = Trace(trace.kind, trace.duration_ns, trace.seed, jobs, slices, trace.instants, releases, trace.counters)
+    return renamed, tasks
 
 
 def _accepted(names: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
-    taken: set[str] = set()
+    in_use: set[str] = set()
     for name in dict.fromkeys(names):
         new = re.sub(r"^[^A-Za-z0-9_]+", "", re.sub(r"[^A-Za-z0-9_.+:#>@-]+", "-", name))[:200] or "task"
         base, number = new, 1
-        while new in taken:
+        while new in in_use:
             number += 1
             new = f"{base}-{number}"
-        taken.add(new)
+        in_use.add(new)
         found[name] = new
     return found
 
@@ -113,7 +113,7 @@ def tasks_of(trace: Trace) -> tuple[RecordedTask, ...]:
         task = trace.jobs[piece.job].task
         places.setdefault(task, {}).setdefault(piece.engine, set()).update(piece.lanes)
         widths[task] = max(widths.get(task, 1), len(piece.lanes))
-    found = []
+    recorded = []
     for name, mine in sorted(jobs.items()):
         done = [job for job in mine if job.status == "done" and job.finish_ns >= 0]
         if not done or name not in places:
@@ -129,8 +129,8 @@ def tasks_of(trace: Trace) -> tuple[RecordedTask, ...]:
         spread = max(late) - min(late) if period else 0
         place = (engine, tuple(sorted(lanes)), widths[name])
         when = (first.activation_ns, max(0, period), spread, min(due, default=0))
-        found.append(RecordedTask(name, *place, *when, times, responses))
-    return tuple(found)
+        recorded.append(RecordedTask(name, *place, *when, times, responses))
+    return tuple(recorded)
 
 
 def plan_of(
@@ -174,11 +174,13 @@ def plan_of(
 
 def with_deadlines(trace: Trace, plan: Plan) -> Trace:
     """Return a trace whose jobs have deadlines: their own, else their task's; tasks without a plan are left out."""
-    known: Mapping[str, int] = {task.name: task.deadline_ns for task in plan.tasks}
-    kept = {number: job for number, job in enumerate(trace.jobs) if job.task in known}
+    deadlines: Mapping[str, int] = {task.name: task.deadline_ns for task in plan.tasks}
+    kept = {number: job for number, job in enumerate(trace.jobs) if job.task in deadlines}
     places = {number: place for place, number in enumerate(kept)}
     jobs = [
-        job if job.deadline_ns > job.activation_ns else replace(job, deadline_ns=job.activation_ns + known[job.task])
+        job
+        if job.deadline_ns > job.activation_ns
+        else replace(job, deadline_ns=job.activation_ns + deadlines[job.task])
         for job in kept.values()
     ]
     slices = [replace(piece, job=places[piece.job]) for piece in trace.slices if piece.job in places]

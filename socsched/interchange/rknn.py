@@ -121,12 +121,12 @@ def recording(path: Path, text: str) -> Recording:
 
 def _notes(layers: Sequence[_Layer], ranked: bool, groups: int) -> list[str]:
     cores = [sum(layer.cores) for layer in layers if layer.target == "NPU" and any(layer.cores)]
-    found = []
+    lines = []
     if cores and max(cores) > 1:
-        found.append(f"{max(cores)} cores of the NPU shared the work; the time is booked on the first of them")
+        lines.append(f"{max(cores)} cores of the NPU shared the work; the time is booked on the first of them")
     if ranked and groups > 1:
-        found.append("a ranking of operators does not state their order: the parts are the times of NPU and CPU in all")
-    return found
+        lines.append("a ranking of operators does not state their order: the parts are the times of NPU and CPU in all")
+    return lines
 
 
 def _new(lines: Sequence[str]) -> list[_Layer]:

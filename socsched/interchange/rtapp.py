@@ -51,11 +51,11 @@ class Value:
 def read_loose_json(path: Path, what: str, hint: str, most: int) -> Value:
     """Return the object in a file; DescriptorError with the position of the first fault."""
     reader = _Reader(read_text(path, what, hint, most), str(path), hint)
-    found = reader.value(0)
-    if found.kind != "object":
-        raise reader.fault(found.line, found.column, f"expected an object, got a {found.kind}")
+    document = reader.value(0)
+    if document.kind != "object":
+        raise reader.fault(document.line, document.column, f"expected an object, got a {document.kind}")
     reader.expect("")
-    return found
+    return document
 
 
 class _Reader:
@@ -323,9 +323,9 @@ class _Threads:
 
     def _budget(self, name: str, value: Value, body: Value, row: dict[str, Any]) -> None:
         """Take the deadline of a reservation, which the kernel must accept."""
-        budget = next((found for o in (body, value) if (found := o.get("dl-runtime"))), None)
-        period = next((found for o in (body, value) if (found := o.get("dl-period"))), None)
-        due = next((found for o in (body, value) if (found := o.get("dl-deadline"))), None)
+        budget = next((amount_of for o in (body, value) if (amount_of := o.get("dl-runtime"))), None)
+        period = next((amount_of for o in (body, value) if (amount_of := o.get("dl-period"))), None)
+        due = next((amount_of for o in (body, value) if (amount_of := o.get("dl-deadline"))), None)
         runtime = self._time(budget, f"{name}.dl-runtime") if budget else row["wcet"]
         every = self._time(period, f"{name}.dl-period") if period else row["period"] if not budget else runtime
         limit = self._time(due, f"{name}.dl-deadline") if due else every

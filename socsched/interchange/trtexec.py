@@ -203,15 +203,15 @@ class _Part:
 
 def _dla_blocks(names: Sequence[RowName], on_dla: frozenset[str]) -> frozenset[str]:
     """Return the blocks that run on the DLA: listed, stated, or a range before DLA copies or markers."""
-    found = {name.base for name in names if is_list(name.base)} | (on_dla & {name.base for name in names})
+    blocks = {name.base for name in names if is_list(name.base)} | (on_dla & {name.base for name in names})
     for index, name in enumerate(names):
         if is_range(name.base) and not name.role:
             for later in names[index + 1 :]:
                 if later.role in ("finish", "from"):
-                    found.add(name.base)
+                    blocks.add(name.base)
                 if not later.role:
                     break
-    return frozenset(found)
+    return frozenset(blocks)
 
 
 def _layer_info(path: Path, layers: Sequence[Any]) -> Recording:
@@ -420,14 +420,14 @@ def _row(line: str, names_last: bool, columns: int, count: int) -> Row | None:
 
 def _figures(text: str) -> dict[str, float]:
     """Return min, max, mean, median and "percentile" -> ms, and "share" -> the percentile's, the highest below 100."""
-    found = dict[str, float]()
+    figures = dict[str, float]()
     for name, before, value, after in _NAMED.findall(text):
         share = float(before or after or 99)
         if name != "percentile":
-            found[name] = float(value)
-        elif found.get("share", 0) < share < 100:
-            found |= {"percentile": float(value), "share": share}
-    return found
+            figures[name] = float(value)
+        elif figures.get("share", 0) < share < 100:
+            figures |= {"percentile": float(value), "share": share}
+    return figures
 
 
 def _spread(log: _Log) -> Spread | None:
@@ -465,10 +465,10 @@ def _notes(log: _Log) -> Iterator[str]:
 
 
 def _flag(log: _Log, name: str) -> str:
-    found = re.search(rf"--{name}=(\S{{1,40}})", log.command)
-    return found[1] if found else ""
+    match = re.search(rf"--{name}=(\S{{1,40}})", log.command)
+    return match[1] if match else ""
 
 
 def _count(text: str) -> int:
-    found = re.match(r"\d{1,6}\b", text)
-    return int(found[0]) if found else 0
+    match = re.match(r"\d{1,6}\b", text)
+    return int(match[0]) if match else 0

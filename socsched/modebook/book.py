@@ -179,8 +179,8 @@ class Book:
     def switch(self, source: Cell, target: Cell) -> SwitchEntry | None:
         """Return the switch between two cells, None if the book lists none."""
         numbers = {cell_of(entry): number for number, entry in enumerate(self.document.cells)}
-        wanted = numbers.get(source), numbers.get(target)
-        return next((one for one in self.document.switches if (one.source, one.target) == wanted), None)
+        ends = numbers.get(source), numbers.get(target)
+        return next((one for one in self.document.switches if (one.source, one.target) == ends), None)
 
     def spares(self, plan: Plan) -> list[Plan]:
         """Return the plans for every lost engine in the cell of `plan`, for failover; UsageError if it is not here.
@@ -190,12 +190,12 @@ class Book:
         home = next((cell for cell, one in self.plans.items() if cell.loss == NONE and one == plan), None)
         if home is None:
             raise UsageError("the plan is none of the book's", "run a plan from the book's folder")
-        found = []
+        plans = []
         for cell, other in self.plans.items():
             same = (cell.mode, cell.thermal, cell.condition) == (home.mode, home.thermal, home.condition)
             if same and cell.loss != NONE and self.entry(cell).verdict == "feasible":
-                found.append(with_engines(other, plan))
-        return found
+                plans.append(with_engines(other, plan))
+        return plans
 
     def simulate(
         self,
@@ -232,8 +232,8 @@ class Book:
 
 def with_engines(plan: Plan, of: Plan) -> Plan:
     """Return a plan that also lists the engines of another plan that it does not use."""
-    known = {engine.id for engine in plan.engines}
-    return replace(plan, engines=(*plan.engines, *(engine for engine in of.engines if engine.id not in known)))
+    listed = {engine.id for engine in plan.engines}
+    return replace(plan, engines=(*plan.engines, *(engine for engine in of.engines if engine.id not in listed)))
 
 
 def cell_of(entry: CellEntry) -> Cell:
@@ -380,15 +380,15 @@ def _faults(book: BookDocument) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield the path of every wrong reference in a book, and what was expected there."""
     axes = (book.modes, tuple(book.thermal), book.losses, book.conditions)
     ids = {one.id for one in book.placements}
-    seen = set()
+    places = set()
     for number, cell in enumerate(book.cells):
         place = (cell.mode, cell.thermal, cell.loss, cell.condition)
         for name, value, known in zip(("mode", "thermal", "loss", "condition"), place, axes, strict=True):
             if value not in known:
                 yield ("cells", number, name), f"expected one of {', '.join(known)}, got {value!r}"
-        if place in seen:
+        if place in places:
             yield ("cells", number), "expected each cell once"
-        seen.add(place)
+        places.add(place)
         if cell.placement and cell.placement not in ids:
             yield ("cells", number, "placement"), "expected the id of a placement"
         if cell.verdict == "feasible" and not cell.plan:

@@ -105,8 +105,8 @@ class _Builder:
         for key, donor in self._donors.items():
             if key not in judged:
                 judged[key] = transplant(donor.plan, cell, self.context)
-        found = [(one, self._donors[key]) for key in self._donors if (one := judged[key]) is not None]
-        return min(found, default=None, key=lambda one: rank(one[0], self.planner.objective))
+        able = [(one, self._donors[key]) for key in self._donors if (one := judged[key]) is not None]
+        return min(able, default=None, key=lambda one: rank(one[0], self.planner.objective))
 
     def _lacking(self, cell: Cell) -> bool:
         graph = task_graph(self.context.workload(cell))
@@ -296,8 +296,8 @@ def plan_of(candidate: Candidate, cell: Cell, context: CellContext, objective: s
     """Return a judged placement as the plan of its cell; `of`: the cell that it was found for."""
     goals = objectives(objective)
     value = score(candidate, goals)
-    found = Solution(candidate, Improved(dict(candidate.deployment.mapping), value, 1, True), value)
-    plan = write_plan(found, [found], goals, None, context.workload(cell))
+    solution = Solution(candidate, Improved(dict(candidate.deployment.mapping), value, 1, True), value)
+    plan = write_plan(solution, [solution], goals, None, context.workload(cell))
     report = SearchReport(
         name="book",
         status=f"placement of {of}",

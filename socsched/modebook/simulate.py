@@ -100,9 +100,9 @@ class BookSimulation:
     @property
     def unaccounted(self) -> int:
         """Return the frames without a known fate, and those by which the accounts differ from the releases."""
-        known = sum(count[UNACCOUNTED] for count in self.frames.values())
+        lost = sum(count[UNACCOUNTED] for count in self.frames.values())
         totals = [(self.frames[name].total(), least, most) for name, (least, most) in self.expected.items()]
-        return known + sum(max(least - total, total - most, 0) for total, least, most in totals)
+        return lost + sum(max(least - total, total - most, 0) for total, least, most in totals)
 
     @property
     def met(self) -> bool:
@@ -360,8 +360,8 @@ class _Source:
 
 
 def _sources(plan: Plan) -> dict[str, _Source]:
-    found = {s.name: _Source(s.period_ns, s.offset_ns, s.jitter_ns, bool(s.gap_ns)) for s in plan.sensors}
-    return found | {
+    sensors = {s.name: _Source(s.period_ns, s.offset_ns, s.jitter_ns, bool(s.gap_ns)) for s in plan.sensors}
+    return sensors | {
         t.name: _Source(t.period_ns, t.offset_ns, t.release_jitter_ns, bool(t.gap_ns or t.closed_by))
         for t in plan.tasks
         if t.timer
@@ -498,15 +498,15 @@ def account(
 
 def _followers(source: str, tasks: tuple[Task, ...]) -> list[str]:
     """Return the tasks that frames of a source trigger, itself if it is a timer."""
-    found = [task.name for task in tasks if task.name == source]
+    followers = [task.name for task in tasks if task.name == source]
     reached = {source}
     more = True
     while more:
         fresh = [task.name for task in tasks if task.name not in reached and reached & set(task.after)]
         reached.update(fresh)
-        found += fresh
+        followers += fresh
         more = bool(fresh)
-    return found
+    return followers
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,9 @@ def analysis(checked: Recheck, margins: bool = False) -> dict[str, Any]:
     `margins`: those of each task too, however many there are.
     """
     plan = checked.plan
-    found = bounds(plan, checked.whole)
-    answers = as_responses(found.rows)
-    tightest = {chain.name: chain_bound(plan, chain, found.rows, answers) for chain in plan.chains}
+    limits = bounds(plan, checked.whole)
+    answers = as_responses(limits.rows)
+    tightest = {chain.name: chain_bound(plan, chain, limits.rows, answers) for chain in plan.chains}
     each = margins or len(plan.tasks) <= MARGINS
     spares = None if checked.whole is None else _spares(plan, checked.whole, each)
     proofs = chain_sections(plan)
@@ -67,7 +67,7 @@ def analysis(checked: Recheck, margins: bool = False) -> dict[str, Any]:
                 "test": chain.test,
                 "proofs": proofs[chain.name],
                 "tightest": _tightest(tightest[chain.name]),
-                "ways": [{"test": n, "bound_ns": b, "reason": why} for n, b, why in found.chains[chain.name]],
+                "ways": [{"test": n, "bound_ns": b, "reason": why} for n, b, why in limits.chains[chain.name]],
             }
             for chain in plan.chains
         ],
@@ -78,9 +78,9 @@ def analysis(checked: Recheck, margins: bool = False) -> dict[str, Any]:
         ],
         "tasks": [
             {"name": b.task, "own_bound_ns": b.own, "bound_ns": b.bound, "test": b.test, "reason": b.reason}
-            for b in found.rows
+            for b in limits.rows
         ],
-        "resources": [_resource(resource) for resource in found.resources],
+        "resources": [_resource(resource) for resource in limits.resources],
         "growth": {
             "all": spares["all"]["factor"] if spares else None,
             "tasks": {t.name: spares["stages"][t.name]["factor"] if spares and each else None for t in plan.tasks},
@@ -108,12 +108,12 @@ def _spares(plan: Plan, whole: Whole, each: bool) -> dict[str, Any] | None:
     }
 
 
-def _spare(found: Spare) -> dict[str, Any]:
+def _spare(spare: Spare) -> dict[str, Any]:
     return {
-        "spare_ns": found.value,
-        "factor": round(found.factor, 6),
-        "first": list(found.first),
-        "whole": found.whole,
+        "spare_ns": spare.value,
+        "factor": round(spare.factor, 6),
+        "first": list(spare.first),
+        "whole": spare.whole,
     }
 
 
@@ -138,8 +138,8 @@ def _resource(resource: Resource) -> dict[str, Any]:
     }
 
 
-def _tightest(found: tuple[int, tuple[str, ...]] | None) -> dict[str, Any]:
-    return {"bound_ns": found[0], "tests": list(found[1])} if found else {"bound_ns": None, "tests": []}
+def _tightest(pair: tuple[int, tuple[str, ...]] | None) -> dict[str, Any]:
+    return {"bound_ns": pair[0], "tests": list(pair[1])} if pair else {"bound_ns": None, "tests": []}
 
 
 def _lanes(plan: Plan) -> list[dict[str, Any]]:

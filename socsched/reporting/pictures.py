@@ -70,8 +70,8 @@ class View:
     def shows(self, xy: Array) -> npt.NDArray[np.bool_]:
         """Return a mask of the places [..., 2] in metres that lie in the plotted area."""
         x, y = xy[..., 0], xy[..., 1]
-        seen: npt.NDArray[np.bool_] = (x >= -self.behind) & (x <= self.ahead) & (np.abs(y) <= self.aside)
-        return seen
+        inside: npt.NDArray[np.bool_] = (x >= -self.behind) & (x <= self.ahead) & (np.abs(y) <= self.aside)
+        return inside
 
 
 @dataclass(slots=True)
@@ -179,10 +179,10 @@ def _with_points(image: Image, points: Array, view: View) -> Image:
     from PIL import Image as images
 
     pixels = np.asarray(image).copy()
-    seen = points[view.shows(points[:, :2])]
-    seen = seen[np.argsort(seen[:, 2], kind="stable")]
-    place = view.place(seen[:, :2]).astype(int)
-    colours = shade(seen[:, 2])
+    shown = points[view.shows(points[:, :2])]
+    shown = shown[np.argsort(shown[:, 2], kind="stable")]
+    place = view.place(shown[:, :2]).astype(int)
+    colours = shade(shown[:, 2])
     for dx in range(view.oversample + 1):
         for dy in range(view.oversample + 1):
             x, y = np.minimum(place + np.array([dx, dy]), (pixels.shape[1] - 1, pixels.shape[0] - 1)).T
@@ -204,9 +204,9 @@ def _grid(canvas: _Canvas) -> None:
     bearing = np.linspace(-np.pi, np.pi, 721)
     for distance in range(10, 90, 10):
         ring = distance * np.stack([np.cos(bearing), np.sin(bearing)], axis=-1)
-        seen = view.shows(ring)
-        for run in np.split(np.arange(len(ring)), np.flatnonzero(np.diff(seen)) + 1):
-            if seen[run[0]] and len(run) > 1:
+        shown = view.shows(ring)
+        for run in np.split(np.arange(len(ring)), np.flatnonzero(np.diff(shown)) + 1):
+            if shown[run[0]] and len(run) > 1:
                 canvas.line(ring[run], GRID, 1)
     canvas.line(np.array([[-view.behind, 0], [view.ahead, 0]]), GRID, 1)
     canvas.line(np.array([[0, -view.aside], [0, view.aside]]), GRID, 1)

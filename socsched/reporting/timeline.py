@@ -140,8 +140,8 @@ def states(record: Recorded, jobs: Ints) -> Ints:
 
     table = record.columns.jobs
     status, late = table.status[jobs], table.finish_ns[jobs] > table.deadline_ns[jobs]
-    found: Ints = np.select([status == DONE, status == DROPPED, status == ABORTED], [late.astype(np.int64), 2, 3], 4)
-    return found
+    outcomes: Ints = np.select([status == DONE, status == DROPPED, status == ABORTED], [late.astype(np.int64), 2, 3], 4)
+    return outcomes
 
 
 def _time(value: Any, start: int) -> int | None:
@@ -149,14 +149,14 @@ def _time(value: Any, start: int) -> int | None:
 
 
 def _named_rows(record: Recorded) -> list[list[Any]]:
-    colour, found = colours(record.plan), list[list[Any]]()
+    colour, rows = colours(record.plan), list[list[Any]]()
     several = {engine for engine, lane in record.rows if lane > 0}
     before = ""
     for engine, lane in record.rows:
-        found.append([f"{engine} #{lane}" if engine in several else engine, engine, colour.get(engine, 0), 0])
-        found[-1][3] = int(engine != before)
+        rows.append([f"{engine} #{lane}" if engine in several else engine, engine, colour.get(engine, 0), 0])
+        rows[-1][3] = int(engine != before)
         before = engine
-    return found
+    return rows
 
 
 def _latest(record: Recorded, jobs: Ints, room: int) -> set[int]:
@@ -228,10 +228,10 @@ def _senders(record: Recorded, kept: list[int], numbers: dict[int, int]) -> dict
     senders = {}
     begun, sampled = jobs.start_ns[rows].tolist(), jobs.sampled[rows].tolist()
     for job, name, frame, start, at in zip(rows.tolist(), names, frames, begun, sampled, strict=True):
-        taken = [(producer, frame) for producer in after.get(name, ())]
+        inputs = [(producer, frame) for producer in after.get(name, ())]
         reads = columns.reads[columns.tasks.index(name)] if at >= 0 and name in after else ()
-        taken += zip(reads, jobs.frames[at : at + len(reads)].tolist(), strict=True) if reads else ()
-        known = [latest[pair] for pair in taken if pair[1] >= 0 and pair in latest]
+        inputs += zip(reads, jobs.frames[at : at + len(reads)].tolist(), strict=True) if reads else ()
+        known = [latest[pair] for pair in inputs if pair[1] >= 0 and pair in latest]
         senders[job] = [numbers[sender] for sender in known] if start >= 0 and name in after else []
     return senders
 
@@ -342,19 +342,19 @@ def _path(record: Record, plan: Plan, chain: ChainResult, finish_ns: int) -> lis
     rows = rows[jobs.finish_ns[rows] == finish_ns]
     if not len(rows):
         return []
-    frame, found = int(jobs.frame[rows[0]]), [hop(chain.path[-1], int(rows[0]))]
+    frame, hops = int(jobs.frame[rows[0]]), [hop(chain.path[-1], int(rows[0]))]
     for task, producer in pairwise(chain.path[::-1]):
-        taken = int(record.taken(producer, task, np.array([frame]))[0])
+        frame_read = int(record.taken(producer, task, np.array([frame]))[0])
         conversion = conversions.get((producer, task))
         # a conversion has the number of the frame it converts
         for name in (conversion, producer):
             if name in engines:
                 own = record.rows(name)
-                own = own[jobs.frame[own] == taken]
+                own = own[jobs.frame[own] == frame_read]
                 if len(own):
-                    found.append(hop(name, int(own[-1])))
-        frame = taken
-    return found[::-1]
+                    hops.append(hop(name, int(own[-1])))
+        frame = frame_read
+    return hops[::-1]
 
 
 SHORT = 1000
@@ -423,8 +423,8 @@ def gantt(
     task and frame of the job selected initially.  `limit`: deadline (ns) of the frame shown, and its label.
     """
     data = document(record, window, view or window, room)
-    wanted = [i for i, job in enumerate(data["jobs"]) if (data["tasks"][job[0]][0], job[1]) == chosen]
-    data["chosen"] = wanted[0] if wanted else -1
+    numbers = [i for i, job in enumerate(data["jobs"]) if (data["tasks"][job[0]][0], job[1]) == chosen]
+    data["chosen"] = numbers[0] if numbers else -1
     data["limit"] = [limit[0] - window[0], limit[1]] if limit else None
     buttons = markup(
         element("button", sign, type="button", data_act=act, aria_label=label_text, title=label_text)

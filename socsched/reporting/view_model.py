@@ -39,7 +39,7 @@ def energy(mj: float | None) -> str:
 
 def formatter(unit: str) -> Callable[[float], str]:
     """Return the function that formats a figure of `unit` ("ns", "mW", "B", ...) as human-readable text."""
-    known: dict[str, Callable[[float], str]] = {
+    functions: dict[str, Callable[[float], str]] = {
         "ns": format_duration,
         "mW": format_power,
         "B": format_size,
@@ -47,7 +47,7 @@ def formatter(unit: str) -> Callable[[float], str]:
         "1e-3 points": lambda value: f"{value / 1000:g} points",
         "ns/s": lambda value: f"{value / 1e7:.3g} %",
     }
-    return known.get(unit, lambda value: f"{value:,} {unit}".replace(",", "\u202f"))
+    return functions.get(unit, lambda value: f"{value:,} {unit}".replace(",", "\u202f"))
 
 
 def lanes(plan: Plan, task: Task) -> str:
@@ -55,11 +55,11 @@ def lanes(plan: Plan, task: Task) -> str:
     total = next((engine.lanes for engine in plan.engines if engine.id == task.engine), 0)
     if total <= 1:
         return "whole"
-    taken = sorted(task.lanes)
+    numbers = sorted(task.lanes)
     run = (
-        f"{taken[0]}-{taken[-1]}"
-        if len(taken) > 1 and taken[-1] - taken[0] == len(taken) - 1
-        else ", ".join(map(str, taken))
+        f"{numbers[0]}-{numbers[-1]}"
+        if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1
+        else ", ".join(map(str, numbers))
     )
     return f"#{run} of {total}"
 
@@ -93,11 +93,11 @@ def engine_rows(result: Mapping[str, Any]) -> list[list[str]]:
 
 def runtimes(plan: Plan) -> str:
     """Return the programs that compute the networks, each with its stages; empty where all are compiled by socsched."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for task in plan.tasks:
         if task.runtime not in ("", NATIVE):
-            found.setdefault(task.runtime, []).append(task.name)
-    return "; ".join(f"{name}: {', '.join(tasks)}" for name, tasks in found.items()) if set(found) - {OWN} else ""
+            groups.setdefault(task.runtime, []).append(task.name)
+    return "; ".join(f"{name}: {', '.join(tasks)}" for name, tasks in groups.items()) if set(groups) - {OWN} else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +155,16 @@ def chain_lines(plan: Plan, result: Mapping[str, Any]) -> list[str]:
             excess = format_duration(chain.bound_ns - chain.deadline_ns)
             promise = f"bound {format_duration(chain.bound_ns)}, {excess} over the deadline"
         times = result.get("chains", {}).get(chain.name, {}).get("response_time_ns", {})
-        seen = f"; worst observed {format_duration(times['max'])}" if times.get("max") is not None else ""
-        lines.append(f"{chain.name}: deadline {format_duration(chain.deadline_ns)}, {promise}{seen}")
+        worst = f"; worst observed {format_duration(times['max'])}" if times.get("max") is not None else ""
+        lines.append(f"{chain.name}: deadline {format_duration(chain.deadline_ns)}, {promise}{worst}")
     return lines
 
 
 def key_figures(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the main figures as (name, value) pairs."""
-    seen = totals(result)
-    figures = [(f"frames late, dropped, of {seen.released}", f"{seen.late}, {seen.dropped}")]
-    figures += [("outputs with data that are too old", str(seen.stale))] if seen.stale else []
+    frames = totals(result)
+    figures = [(f"frames late, dropped, of {frames.released}", f"{frames.late}, {frames.dropped}")]
+    figures += [("outputs with data that are too old", str(frames.stale))] if frames.stale else []
     arrived = [worst for worst in worst_frames(plan, trace) if worst.response_ns is not None]
     if arrived and arrived[0].response_ns is not None:
         chain = arrived[0].chain
@@ -276,11 +276,11 @@ def wall(supply: Supply, module_mw: float) -> str:
 
 def condition(plan: Plan, chain: str) -> str:
     """Return how far the proof of a chain holds, "" if that is not known."""
-    found = next((c for c in plan.uncertainty.conditions if c.chain == chain), None)
-    if found is None:
+    proof = next((c for c in plan.uncertainty.conditions if c.chain == chain), None)
+    if proof is None:
         return ""
-    holds = f"feasible up to × {found.factor:.2f} of {found.stage}'s time"
-    return f"{chain}: {holds}, its interval ends at × {found.interval:.2f}"
+    holds = f"feasible up to × {proof.factor:.2f} of {proof.stage}'s time"
+    return f"{chain}: {holds}, its interval ends at × {proof.interval:.2f}"
 
 
 def proof(plan: Plan) -> list[str]:

@@ -67,7 +67,7 @@ def contention(
     """Return the slowdown of every stage by every other stage on disjoint lanes."""
     tasks = [task for task in plan.tasks if task.name in heard.given and sort_of(task, setting) != "synthetic"]
     instances, board = Instances(backends or {}), LocalBoard(setting.platform)
-    found = []
+    slowdowns = []
     for victim, aggressor in permutations(tasks, 2):
         if victim.engine == aggressor.engine and set(victim.lanes) & set(aggressor.lanes):
             continue
@@ -75,8 +75,8 @@ def contention(
         corunning = _measured(victim, aggressor, setting, heard, repeat, instances, board)
         factor = round(statistics.median(corunning) / statistics.median(alone), 3)
         note(f"{victim.name} with {aggressor.name} co-running: {factor} times as long")
-        found.append(CoRun(victim.name, aggressor.name, factor, repeat))
-    return tuple(found)
+        slowdowns.append(CoRun(victim.name, aggressor.name, factor, repeat))
+    return tuple(slowdowns)
 
 
 def _measured(

@@ -52,10 +52,10 @@ def list_frames(path: str | Path) -> tuple[Path, ...]:
     """
     path = Path(path)
     if path.is_dir():
-        found = tuple(sorted(entry for entry in path.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file()))
-        if not found:
+        files = tuple(sorted(entry for entry in path.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file()))
+        if not files:
             raise InputError(f"{path}: no scan, image or {ARRAYS} in this folder", _HINT)
-        return found
+        return files
     if not path.exists():
         raise InputError(f"{path}: no such scan, image or folder", "check the path given as input")
     if path.suffix.lower() not in SUFFIXES:

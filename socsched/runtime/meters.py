@@ -100,45 +100,45 @@ class TegrastatsMeter:
 
 def drain(samples: list[tuple[int, Mapping[str, float]]]) -> list[tuple[int, Mapping[str, float]]]:
     """Remove and return the current contents of a list to which another thread appends."""
-    found = samples[:]
-    del samples[: len(found)]
-    return found
+    contents = samples[:]
+    del samples[: len(contents)]
+    return contents
 
 
 def as_steps(samples: Sequence[tuple[int, Mapping[str, float]]], start_ns: int) -> Steps:
     """Return samples by counter, from `start_ns` on; the last earlier sample becomes the first step."""
-    found: Steps = {}
+    steps_of: Steps = {}
     for time_ns, values in list(samples):
         for name, value in values.items():
-            steps = found.setdefault(name, [])
+            steps = steps_of.setdefault(name, [])
             if time_ns < start_ns:
                 steps[:] = [(0, value)]
             else:
                 steps.append((time_ns - start_ns, value))
-    return found
+    return steps_of
 
 
 def ina3221_rails(root: Path = Path("/")) -> dict[str, tuple[Path, Path]]:
     """Return, by rail label, the files with voltage (mV) and current (mA) of every INA3221 channel."""
-    found: dict[str, tuple[Path, Path]] = {}
+    rails: dict[str, tuple[Path, Path]] = {}
     for chip in sorted(root.glob("sys/bus/i2c/drivers/ina3221/*/hwmon/hwmon*")):
         for channel in CHANNELS:
             label = read_text(chip / f"in{channel}_label")
             if label and label != "NC":
-                found[label] = (chip / f"in{channel}_input", chip / f"curr{channel}_input")
-    return found
+                rails[label] = (chip / f"in{channel}_input", chip / f"curr{channel}_input")
+    return rails
 
 
 def read_rails(rails: Mapping[str, tuple[Path, Path]]) -> dict[str, float]:
     """Return the power of every readable rail and of the module (`power_mw`), in mW."""
-    found: dict[str, float] = {}
+    power: dict[str, float] = {}
     for label, (voltage, current) in rails.items():
         volts, amperes = read_text(voltage), read_text(current)
         if volts and amperes:
-            found[label] = int(volts) * int(amperes) / 1000
-    if len(found) != len(rails) or not found:
-        return {f"rail_mw.{label}": value for label, value in found.items()}  # a partial sum is not the module's power
-    return {f"rail_mw.{label}": value for label, value in found.items()} | {"power_mw": power_of(found) or 0.0}
+            power[label] = int(volts) * int(amperes) / 1000
+    if len(power) != len(rails) or not power:
+        return {f"rail_mw.{label}": value for label, value in power.items()}  # a partial sum is not the module's power
+    return {f"rail_mw.{label}": value for label, value in power.items()} | {"power_mw": power_of(power) or 0.0}
 
 
 class Nvml:

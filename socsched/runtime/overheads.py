@@ -30,15 +30,15 @@ def overheads(trace: Trace) -> Overheads:
 def dispatch_waits(trace: Trace) -> dict[str, list[int]]:
     """Return, for every task, the time from when each job could have started to when it did, in ns."""
     freed: dict[tuple[str, int], int] = {}
-    found: dict[str, list[int]] = {}
+    waits: dict[str, list[int]] = {}
     for piece in sorted(trace.slices, key=lambda piece: piece.start_ns):
         job = trace.jobs[piece.job]
         lanes = [(piece.engine, lane) for lane in piece.lanes]
         ready = max([job.activation_ns, *(freed.get(lane, 0) for lane in lanes)])
         if job.start_ns == piece.start_ns:
-            found.setdefault(job.task, []).append(max(piece.start_ns - ready, 0))
+            waits.setdefault(job.task, []).append(max(piece.start_ns - ready, 0))
         freed.update(dict.fromkeys(lanes, piece.end_ns))
-    return found
+    return waits
 
 
 def summary(values: Sequence[int]) -> Overhead | None:

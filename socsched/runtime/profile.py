@@ -69,14 +69,14 @@ def measure(
         )
     costs: dict[tuple[str, int], MeasuredCost] = {}
     for variant in _variants(plan):
-        wanted = [task for task in variant.tasks if task.name in modelled and (task.name, len(task.lanes)) not in costs]
-        times: dict[str, list[int]] = {task.name: [] for task in wanted}
+        tasks = [task for task in variant.tasks if task.name in modelled and (task.name, len(task.lanes)) not in costs]
+        times: dict[str, list[int]] = {task.name: [] for task in tasks}
         count, before, names = repeat, 0, ", ".join(times)
 
         def step(report: FrameReport, before: int = 0, names: str = names) -> None:
             tell("measuring", before + report.frame + 1, most if interval else repeat, "frames", names)
 
-        while wanted:
+        while tasks:
             # warm-up frames are not reported and building the stages takes a while: announce the measurement first
             tell("measuring", before, most if interval else repeat, "frames", names)
             trace = run(variant, count, partial(step, before=before))
@@ -89,7 +89,7 @@ def measure(
             if not open_ or taken >= most:
                 break
             count = min(taken, most - taken)
-        for task in wanted:
+        for task in tasks:
             target = platform.engine(task.engine).target if platform else {}
             program = program_of(task, str(target.get("kind", "")))
             if found := _cost(task, variant, times[task.name], note, program):
@@ -120,8 +120,8 @@ def _cost(
         return None
     median, p99 = (nearest_rank(times, share) for share in (50, 99))
     error = round(max((p99 - median) / p99, LEAST_ERROR), 3)
-    known = f" ±{width:.1%}" if (width := half_width(times)) < math.inf else ""
-    spread = f"median {format_duration(median)}{known}, p99 {format_duration(p99)}, n = {len(times)}"
+    interval = f" ±{width:.1%}" if (width := half_width(times)) < math.inf else ""
+    spread = f"median {format_duration(median)}{interval}, p99 {format_duration(p99)}, n = {len(times)}"
     note(f"{task.name} on {len(task.lanes)} of {task.engine}: {spread}")
     share = len(task.lanes)
     kept = quantiles(times)

@@ -230,14 +230,14 @@ def _find_sampled(
 
 def _reaches(producer: str, triggers: set[str], after: dict[str, set[str]], conversions: set[str]) -> bool:
     """Return whether data of `producer` triggers directly or through conversions."""
-    waiting, seen = list(triggers), set(triggers)
+    waiting, reached = list(triggers), set(triggers)
     while waiting:
         name = waiting.pop()
         if name == producer:
             return True
         if name in conversions:
-            waiting += after[name] - seen
-            seen |= after[name]
+            waiting += after[name] - reached
+            reached |= after[name]
     return False
 
 
@@ -554,13 +554,13 @@ def _close_loops(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
 
 def _path(after: Mapping[str, Sequence[str]], first: str, last: str) -> list[str]:
     """Return the tasks from `first` to `last`, each triggered only by its predecessor; empty if no such path exists."""
-    found, name = {last: None}, last
+    path, name = {last: None}, last
     while name != first:
-        if len(after.get(name, ())) != 1 or after[name][0] in found:
+        if len(after.get(name, ())) != 1 or after[name][0] in path:
             return []
         name = after[name][0]
-        found[name] = None
-    return list(found)
+        path[name] = None
+    return list(path)
 
 
 def with_policy(plan: Plan, name: str) -> Plan:

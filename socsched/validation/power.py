@@ -71,8 +71,8 @@ class PowerRow:
     @property
     def rail(self) -> str:
         """Return the name of the rail measured, "" for module and wall."""
-        found = _RAIL.fullmatch(self.meter)
-        return found[1] if found else ""
+        match = _RAIL.fullmatch(self.meter)
+        return match[1] if match else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,15 +217,15 @@ def validate_power(
 
 def _predict(rows: Sequence[PowerRow], folder: Path, platform_of: Platforms) -> list[PowerPrediction]:
     networks = sorted({row.network for row in rows if not row.problem})
-    found: dict[int, PowerPrediction] = {}
+    predictions: dict[int, PowerPrediction] = {}
     sources = cost_sources()
     for at, network in enumerate(networks):
         tell("networks", at, len(networks), "", network)
         stage, loads = find_stage(folder, network), _Loads(sources)
         for place, row in enumerate(rows):
             if row.network == network and not row.problem:
-                found[place] = _row(row, stage, platform_of(row.platform), loads)
-    return [found.get(place) or PowerPrediction(refused=row.problem) for place, row in enumerate(rows)]
+                predictions[place] = _row(row, stage, platform_of(row.platform), loads)
+    return [predictions.get(place) or PowerPrediction(refused=row.problem) for place, row in enumerate(rows)]
 
 
 class _Loads:
@@ -267,10 +267,10 @@ def _row(row: PowerRow, stage: Stage | str, platform: Platform | None, loads: _L
     traffic = 0.0
     state: PowerMode | None = None
     for engine in row.engines:
-        found = configuration(platform, row.platform, engine, row.precision, row.mode, 0 if row.clocks else row.share)
-        if isinstance(found, str):
-            return PowerPrediction(refused=found)
-        platform, mode, share = found
+        setup = configuration(platform, row.platform, engine, row.precision, row.mode, 0 if row.clocks else row.share)
+        if isinstance(setup, str):
+            return PowerPrediction(refused=setup)
+        platform, mode, share = setup
         if row.clocks:
             try:
                 mode = with_clocks(platform, mode, row.clocks)
@@ -294,8 +294,8 @@ def _reading(
     row: PowerRow, platform: Platform, mode: PowerMode, used: dict[str, float], traffic: float
 ) -> PowerPrediction:
     """Return the power that the row's meter shows."""
-    found = parts(platform, mode, used, traffic)
-    power: Watts | None = total(found)
+    shares = parts(platform, mode, used, traffic)
+    power: Watts | None = total(shares)
     if row.meter == "wall":
         if platform.supply is None:
             return PowerPrediction(refused=f"{platform.name} states no carrier board and adaptor")
@@ -305,12 +305,12 @@ def _reading(
         rail = platform.rails.get(row.rail)
         if rail is None:
             return PowerPrediction(refused=f"{platform.name} has no rail {row.rail}")
-        power = on_rail(platform, rail, found)
+        power = on_rail(platform, rail, shares)
         if power is None:
             return PowerPrediction(refused=f"rail {row.rail} feeds more than engines and states no idle power")
     assert power is not None
     low, high = max(power.mw - power.error_mw, 0.0), power.mw + power.error_mw
-    return PowerPrediction(power.mw / 1e3, low / 1e3, high / 1e3, parts=found)
+    return PowerPrediction(power.mw / 1e3, low / 1e3, high / 1e3, parts=shares)
 
 
 def _cells(rows: Sequence[PowerRow], predictions: Sequence[PowerPrediction]) -> tuple[list[PowerCell], list[PowerCell]]:
@@ -320,8 +320,8 @@ def _cells(rows: Sequence[PowerRow], predictions: Sequence[PowerPrediction]) -> 
         if not row.flag and not row.problem:
             key = (row.platform, row.engines, row.precision, row.mode, row.clocks, row.share, row.network, row.meter)
             runs.setdefault(key, []).append(PowerCell(row, prediction))
-    found = [_counted(cells) for cells in runs.values()]
-    return [c for c in found if not c.prediction.refused], [c for c in found if c.prediction.refused]
+    kept = [_counted(cells) for cells in runs.values()]
+    return [c for c in kept if not c.prediction.refused], [c for c in kept if c.prediction.refused]
 
 
 def _counted(cells: list[PowerCell]) -> PowerCell:

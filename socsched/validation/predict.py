@@ -220,10 +220,10 @@ def _predict(
     sources: tuple[CostSource, ...],
 ) -> Prediction:
     name, engine, precision, mode, share, runtime = place
-    place_of = configuration(platforms[name], name, engine, precision, mode, share)
-    if isinstance(place_of, str):
-        return Prediction(mode, share, refused=place_of)
-    platform, state, share = place_of
+    setup = configuration(platforms[name], name, engine, precision, mode, share)
+    if isinstance(setup, str):
+        return Prediction(mode, share, refused=setup)
+    platform, state, share = setup
     mode = state.name
     if isinstance(stage, str):
         return Prediction(mode, share, refused=stage)

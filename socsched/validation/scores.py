@@ -91,8 +91,8 @@ def cells_of(rows: Sequence[Row], predictions: Sequence[Prediction]) -> tuple[li
         key = (row.platform, row.engine, row.precision, prediction.mode, prediction.share, row.network)
         if key not in fastest or row.measured_ms < fastest[key].row.measured_ms:
             fastest[key] = Cell(row, prediction)
-    found = list(fastest.values())
-    return [c for c in found if not c.prediction.refused], [c for c in found if c.prediction.refused]
+    cells = list(fastest.values())
+    return [c for c in cells if not c.prediction.refused], [c for c in cells if c.prediction.refused]
 
 
 def groups(scored: Sequence[Cell], refused: Sequence[Cell], engines: set[tuple[str, str]]) -> list[GroupDocument]:
@@ -172,8 +172,8 @@ def spearman(one: Iterable[float], other: Iterable[float]) -> float | None:
 
 
 def _ranks(values: Iterable[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    found = np.fromiter(values, np.float64)
-    _, inverse, counts = np.unique(found, return_inverse=True, return_counts=True)
+    array = np.fromiter(values, np.float64)
+    _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
     upto = np.cumsum(counts)
     return (upto - (counts - 1) / 2)[inverse]
 
@@ -192,15 +192,15 @@ def failures(bar: BarFile, overall: ScoresDocument, groups: Sequence[Mapping[str
 
     `groups`: scores with the fields that name a group (platform, engine, and precision or meter).
     """
-    found = list(_broken("overall", bar.overall, overall)) if bar.overall else []
+    sentences = list(_broken("overall", bar.overall, overall)) if bar.overall else []
     for number, limits in enumerate(bar.groups, 1):
         matching = [group for group in groups if _matches(limits, group)]
         if not matching:
-            found.append(f"groups[{number - 1}]: no cell of {_name(limits)} is measured")
+            sentences.append(f"groups[{number - 1}]: no cell of {_name(limits)} is measured")
         for group in matching:
             name = " ".join(str(group[key]) for key in _KEYS if key in group)
-            found += _broken(name, limits, group)
-    return found
+            sentences += _broken(name, limits, group)
+    return sentences
 
 
 def _matches(limits: GroupLimitsFile, group: Mapping[str, Any]) -> bool:

@@ -90,20 +90,20 @@ def chosen_hops(problem: Problem, choice: Sequence[int]) -> list[Hop]:
     for group, option in zip(problem.groups, choice, strict=True):
         if group.twin and choice[problem.index[group.twin]] != option:
             raise Impossible(f"{group.name} and {group.twin} differ")
-    found = []
+    chosen = []
     for number, edge in enumerate(problem.edges):
         hop = problem.hop(number, choice)
         if hop is None:
             raise Impossible(f"{edge.source} -> {edge.sink}")
-        found.append(hop)
-    return found
+        chosen.append(hop)
+    return chosen
 
 
 def job_segments(problem: Problem, group: int, choice: Sequence[int], hops: Sequence[Hop]) -> tuple[Segment, ...]:
     """Return the segments a group runs: its pick-ups, its option, and the longest of the hand-overs it pays for."""
     segments = problem.groups[group].options[choice[group]].segments
-    taken = sum(hops[number].pickup_ns for number in problem.before[group])
-    segments = (Segment("pick-up", taken, taken, 0), *segments) if taken else segments
+    pickup = sum(hops[number].pickup_ns for number in problem.before[group])
+    segments = (Segment("pick-up", pickup, pickup, 0), *segments) if pickup else segments
     paid = max((hops[number].handoff_ns for number in problem.after[group]), default=0)
     return (*segments, Segment("hand-over", paid, paid, 0)) if paid else segments
 
@@ -147,7 +147,7 @@ def _run(problem: Problem, schedule: Schedule, hops: Sequence[Hop]) -> list[Span
     spans: list[Span] = []
     wakes = sorted({job.release for job in jobs.values()} | {0})
     now, changed = wakes.pop(0), False
-    known: dict[tuple[tuple[int, bool, int], ...], list[int]] = {}
+    paces_of: dict[tuple[tuple[int, bool, int], ...], list[int]] = {}
     while True:
         for name, queue in queues.items():
             while queue and queue[-1].waits == 0 and queue[-1].release <= now and len(free[name]) >= queue[-1].share:
@@ -158,7 +158,7 @@ def _run(problem: Problem, schedule: Schedule, hops: Sequence[Hop]) -> list[Span
                 _load(job, 0, now)
                 changed = True
         if changed:
-            _repace(problem, running, now, known)
+            _repace(problem, running, now, paces_of)
             changed = False
         upcoming = [job.since - (-_left(job) >> _ONE) for job in running]
         wakes = [wake for wake in wakes if wake > now]
@@ -293,9 +293,9 @@ def energy(problem: Problem, choice: Sequence[int], hops: Sequence[Hop]) -> int:
 
 def draws(problem: Problem, choice: Sequence[int], hops: Sequence[Hop]) -> dict[str, int]:
     """Return the total a choice draws from every budget."""
-    found: dict[str, int] = {}
-    taken = [group.options[option].draws for group, option in zip(problem.groups, choice, strict=True)]
-    for amounts in (*taken, *(hop.draws for hop in hops)):
+    totals: dict[str, int] = {}
+    options = [group.options[option].draws for group, option in zip(problem.groups, choice, strict=True)]
+    for amounts in (*options, *(hop.draws for hop in hops)):
         for name, amount in amounts:
-            found[name] = found.get(name, 0) + amount
-    return found
+            totals[name] = totals.get(name, 0) + amount
+    return totals

@@ -97,22 +97,22 @@ class _Program:
 
     def loads(self) -> dict[str, list[tuple[Any, float]]]:
         """Return the busy time of every engine over all frames; hand-overs count only for groups with one reader."""
-        found: dict[str, list[tuple[Any, float]]] = {engine.id: [] for engine in self.problem.engines}
+        terms: dict[str, list[tuple[Any, float]]] = {engine.id: [] for engine in self.problem.engines}
         for group, xs in zip(self.problem.groups, self.options, strict=True):
             for x, option in zip(xs, group.options, strict=True):
-                found[option.engine].append((x, alone_ns(option, self.problem.bandwidth) * option.share * group.frames))
+                terms[option.engine].append((x, alone_ns(option, self.problem.bandwidth) * option.share * group.frames))
         for edge, flow in zip(self.problem.edges, self.flows, strict=True):
             source, sink = (self.problem.index[name] for name in (edge.source, edge.sink))
             givers, takers = self.problem.groups[source], self.problem.groups[sink]
             for giver, ys, hops in zip(givers.options, flow, edge.hops, strict=True):
                 for taker, y, hop in zip(takers.options, ys, hops, strict=True):
                     if hop and hop.engine:
-                        found[hop.engine].append((y, hop.time_ns * givers.frames))
+                        terms[hop.engine].append((y, hop.time_ns * givers.frames))
                     if hop and hop.pickup_ns:
-                        found[taker.engine].append((y, hop.pickup_ns * taker.share * takers.frames))
+                        terms[taker.engine].append((y, hop.pickup_ns * taker.share * takers.frames))
                     if hop and hop.handoff_ns and len(self.problem.after[source]) == 1:
-                        found[giver.engine].append((y, hop.handoff_ns * giver.share * givers.frames))
-        return found
+                        terms[giver.engine].append((y, hop.handoff_ns * giver.share * givers.frames))
+        return terms
 
     def traffic(self) -> list[tuple[Any, float]]:
         """Return the bytes moved over all frames."""
@@ -226,17 +226,17 @@ class _Best:
         if schedule is None:
             return None
         try:
-            found = evaluate(self.problem, schedule)
+            evaluation = evaluate(self.problem, schedule)
         except Impossible:
             return None
         if schedule.holds or schedule.earliest:
             plain = replace(schedule, holds=(), earliest=())
             freed = evaluate(self.problem, plain)
-            if self.key(freed) <= self.key(found):
-                schedule, found = plain, freed
-        if self.key(found) < self.key(self.evaluation):
-            self.schedule, self.evaluation, self.solver = schedule, found, solver
-        return found
+            if self.key(freed) <= self.key(evaluation):
+                schedule, evaluation = plain, freed
+        if self.key(evaluation) < self.key(self.evaluation):
+            self.schedule, self.evaluation, self.solver = schedule, evaluation, solver
+        return evaluation
 
 
 def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, workers: int = 1, seed: int = 0) -> Result:

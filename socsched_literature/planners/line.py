@@ -45,10 +45,10 @@ class Line:
         """Return time (ns) and energy (uJ) of a choice of places, changes included; None if impossible."""
         time = energy = 0
         for group, place in enumerate(choice):
-            taken = self.time[group][place]
-            if taken is None:
+            step = self.time[group][place]
+            if step is None:
                 return None
-            time, energy = time + taken, energy + self.energy[group][place]
+            time, energy = time + step, energy + self.energy[group][place]
             before = choice[group - 1] if group else None
             if before == place:
                 continue
@@ -196,29 +196,29 @@ def _hop(line: Line, border: int, a: int, b: int, fused: bool, counted: tuple[tu
     once, energy = line.entry[b]
     if a == b:
         return FREE if fused else Hop(pickup_ns=once, energy_uj=energy)
-    found = line.change(border, a, b)
-    if found is None:
+    change = line.change(border, a, b)
+    if change is None:
         return None
-    return Hop(delay_ns=found[0], pickup_ns=once, energy_uj=found[1] + energy, draws=counted)
+    return Hop(delay_ns=change[0], pickup_ns=once, energy_uj=change[1] + energy, draws=counted)
 
 
 def choices_of(problem: Problem, lines: Iterable[Line], chosen: Sequence[int]) -> dict[str, tuple[int, ...]]:
     """Return by line the place of every group under a choice of a problem made by `problem_of`."""
-    found: dict[str, tuple[int, ...]] = {}
+    choices: dict[str, tuple[int, ...]] = {}
     for line in lines:
         places = []
         for group in range(len(line)):
             able = [p for p in range(len(line.places)) if line.time[group][p] is not None]
             places.append(able[chosen[problem.index[f"{line.name}:{group}"]]])
-        found[line.name] = tuple(places)
-    return found
+        choices[line.name] = tuple(places)
+    return choices
 
 
 def chosen_of(problem: Problem, lines: Iterable[Line], places: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
     """Return the choice of a problem that corresponds to places by line: the inverse of `choices_of`."""
-    found = [0] * len(problem.groups)
+    choice = [0] * len(problem.groups)
     for line in lines:
         for group, place in enumerate(places[line.name]):
             able = [p for p in range(len(line.places)) if line.time[group][p] is not None]
-            found[problem.index[f"{line.name}:{group}"]] = able.index(place)
-    return tuple(found)
+            choice[problem.index[f"{line.name}:{group}"]] = able.index(place)
+    return tuple(choice)

@@ -120,11 +120,11 @@ class _Planner:
         company = [
             Running(one.profile, one.batch, other.share) for other in self._neighbours(slot) for one in other.served
         ]  # fmt: skip
-        found = self._batch(profile, share, rate, company)
-        if found and all(
-            self._refitted(other, Running(profile, found.batch, share)) for other in self._neighbours(slot)
+        choice = self._batch(profile, share, rate, company)
+        if choice and all(
+            self._refitted(other, Running(profile, choice.batch, share)) for other in self._neighbours(slot)
         ):
-            return found
+            return choice
         return None
 
     def _batch(self, profile: Profile, share: int, rate: float, company: Sequence[Running]) -> Served | None:
@@ -133,11 +133,11 @@ class _Planner:
             me = Running(profile, batch, share)
             # Networks that take turns in one part run one at a time: the worst of them counts.
             factor = max((self.interference.factor(me, [one]) for one in company), default=1.0)
-            taken = profile.latency(batch, share) * self.options.slack * factor
-            most = batch * 1e9 / taken
+            latency = profile.latency(batch, share) * self.options.slack * factor
+            most = batch * 1e9 / latency
             gathered = batch * 1e9 / rate
             # Either batches run back to back, or each starts once it is complete.
-            if 2 * taken <= profile.slo_ns or (taken <= gathered and taken + gathered <= profile.slo_ns):
+            if 2 * latency <= profile.slo_ns or (latency <= gathered and latency + gathered <= profile.slo_ns):
                 return Served(profile, batch, min(rate, most))
         return None
 
@@ -148,12 +148,12 @@ class _Planner:
         """Return the adapted service of a neighbour next to `me`: smaller batches, a lower rate; empty if late."""
         if len(other.served) == 1:
             one = other.served[0]
-            found = self._batch(one.profile, other.share, one.rate, [me])
-            return [found] if found else []
+            choice = self._batch(one.profile, other.share, one.rate, [me])
+            return [choice] if choice else []
         for one in other.served:
-            taken = one.profile.latency(one.batch, other.share) * self.options.slack
-            taken *= self.interference.factor(Running(one.profile, one.batch, other.share), [me])
-            if taken + other.duty_ns > one.profile.slo_ns:
+            latency = one.profile.latency(one.batch, other.share) * self.options.slack
+            latency *= self.interference.factor(Running(one.profile, one.batch, other.share), [me])
+            if latency + other.duty_ns > one.profile.slo_ns:
                 return []
         return other.served
 

@@ -64,21 +64,21 @@ class Geometry:
 
     def profile(self, name: str) -> InstanceProfile:
         """Return the profile of this name; UsageError naming the known ones if there is none."""
-        found = next((one for one in self.profiles if one.name == name), None)
-        if found is None:
+        match = next((one for one in self.profiles if one.name == name), None)
+        if match is None:
             known = ", ".join(one.name for one in self.profiles)
             raise UsageError(f"{self.name} has no MIG profile {name!r}", hint=f"known: {known}")
-        return found
+        return match
 
     def legal(self, layout: tuple[Placed, ...]) -> bool:
         """Return whether these instances may coexist."""
-        taken: set[int] = set()
+        used: set[int] = set()
         for one in layout:
             profile = self.profile(one.profile)
             cells = set(range(one.start, one.start + profile.memory))
-            if one.start not in profile.starts or one.compute != profile.compute or cells & taken:
+            if one.start not in profile.starts or one.compute != profile.compute or cells & used:
                 return False
-            taken |= cells
+            used |= cells
         return sum(one.compute for one in layout) <= self.compute
 
 
@@ -126,18 +126,18 @@ def layouts(name: str) -> tuple[tuple[Placed, ...], ...]:
         for profile in sorted(cut.profiles, key=lambda one: (-one.compute, -one.memory))
         for start in profile.starts
     ]
-    found: set[tuple[Placed, ...]] = set()
+    complete: set[tuple[Placed, ...]] = set()
 
     def grow(layout: tuple[Placed, ...], first: int) -> None:
         more = [i for i in range(len(spots)) if cut.legal((*layout, spots[i]))]
         if not more:
-            found.add(tuple(sorted(layout)))
+            complete.add(tuple(sorted(layout)))
         for i in more:
             if i >= first:
                 grow((*layout, spots[i]), i + 1)
 
     grow((), 0)
-    return tuple(sorted(found, key=lambda layout: (sorted(-one.compute for one in layout), layout)))
+    return tuple(sorted(complete, key=lambda layout: (sorted(-one.compute for one in layout), layout)))
 
 
 @cache

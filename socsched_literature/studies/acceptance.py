@@ -91,14 +91,16 @@ def tasks(count: int, constrained: bool = False, suspending: bool = False) -> Dr
             shares = uunifast(count, total, random)
             if max(shares) <= 1:
                 break
-        made = []
+        drawn = []
         for index, share in enumerate(shares):
             period = round(math.exp(random.uniform(math.log(SHORTEST), math.log(LONGEST)))) * UNIT
             wcet = max(int(share * period), 1)
             due = random.randint(wcet + (period - wcet) // 2, period) if constrained else period
             wait = random.randint(0, (period - wcet) // 10) if suspending else 0
-            made.append(PeriodicTask(index, f"t{index}", period, due, wcet, wcet, 0, 0, None, None, suspension_ns=wait))
-        return made
+            drawn.append(
+                PeriodicTask(index, f"t{index}", period, due, wcet, wcet, 0, 0, None, None, suspension_ns=wait)
+            )
+        return drawn
 
     return draw
 
@@ -209,7 +211,7 @@ PANELS = (
 
 def study(name: str, panels: Sequence[Panel], sets: int, seed: int) -> Study:
     """Draw `sets` task sets per panel and load, and count those that each test accepts; equal seeds, equal counts."""
-    found: list[list[list[int]]] = []
+    accepted: list[list[list[int]]] = []
     whole, done = sum(len(panel.loads) for panel in panels), 0
     for panel in panels:
         counts = [[0] * len(panel.loads) for _ in panel.curves]
@@ -220,16 +222,16 @@ def study(name: str, panels: Sequence[Panel], sets: int, seed: int) -> Study:
                 for row, curve in zip(counts, panel.curves, strict=True):
                     row[at] += curve.accepts(drawn)
             done += 1
-        found.append(counts)
-    return Study(name, sets, seed, panels, found)
+        accepted.append(counts)
+    return Study(name, sets, seed, panels, accepted)
 
 
-def document(found: Study) -> dict[str, Any]:
+def document(results: Study) -> dict[str, Any]:
     """Return the study as data."""
     return {
-        "study": found.name,
-        "sets": found.sets,
-        "seed": found.seed,
+        "study": results.name,
+        "sets": results.sets,
+        "seed": results.seed,
         "panels": [
             {
                 "title": panel.title,
@@ -237,50 +239,50 @@ def document(found: Study) -> dict[str, Any]:
                 "loads": list(panel.loads),
                 "accepted": {curve.label: list(row) for curve, row in zip(panel.curves, counts, strict=True)},
             }
-            for panel, counts in zip(found.panels, found.accepted, strict=True)
+            for panel, counts in zip(results.panels, results.accepted, strict=True)
         ],
     }
 
 
-def view(found: Study) -> RenderableType:
+def view(results: Study) -> RenderableType:
     """Return one table per panel: accepted shares at about eight of its loads."""
     parts: list[RenderableType] = []
-    for panel, counts in zip(found.panels, found.accepted, strict=True):
+    for panel, counts in zip(results.panels, results.accepted, strict=True):
         shown = range(0, len(panel.loads), max(len(panel.loads) // 8, 1))
         heads = [panel.axis, *(f"{panel.loads[at]:.2f}" for at in shown)]
         rows = [
-            [curve.label, *(f"{row[at] / found.sets:.2f}" for at in shown)]
+            [curve.label, *(f"{row[at] / results.sets:.2f}" for at in shown)]
             for curve, row in zip(panel.curves, counts, strict=True)
         ]
         parts.append(table(panel.title, heads, rows, tuple(range(1, len(heads)))))
     return Group(*parts)
 
 
-def lines(found: Study) -> str:
+def lines(results: Study) -> str:
     """Return the study as CSV: a row per panel, curve and load."""
     written = io.StringIO()
     out = csv.writer(written, lineterminator="\n")
     out.writerow(("panel", "test", "load", "sets", "accepted"))
-    for panel, counts in zip(found.panels, found.accepted, strict=True):
+    for panel, counts in zip(results.panels, results.accepted, strict=True):
         for curve, row in zip(panel.curves, counts, strict=True):
             out.writerows(
-                (panel.title, curve.label, load, found.sets, count)
+                (panel.title, curve.label, load, results.sets, count)
                 for load, count in zip(panel.loads, row, strict=True)
             )
     return written.getvalue()
 
 
-def figure(found: Study) -> str:
+def figure(results: Study) -> str:
     """Return the study as SVG: a panel for each group of competing tests, two in a row."""
-    across = min(len(found.panels), 2)
-    tall = TOP + HEIGHT + 44 + LINE * max(len(panel.curves) for panel in found.panels) + 20
+    across = min(len(results.panels), 2)
+    tall = TOP + HEIGHT + 44 + LINE * max(len(panel.curves) for panel in results.panels) + 20
     wide = LEFT + WIDTH + 20
     body = ""
-    for number, (panel, counts) in enumerate(zip(found.panels, found.accepted, strict=True)):
-        inner = _panel(panel, counts, found.sets)
+    for number, (panel, counts) in enumerate(zip(results.panels, results.accepted, strict=True)):
+        inner = _panel(panel, counts, results.sets)
         body += element("g", inner, transform=f"translate({number % across * wide} {number // across * tall})")
-    height = tall * -(-len(found.panels) // across)
-    title = f"share of {found.sets} task sets that each test accepts, against utilisation"
+    height = tall * -(-len(results.panels) // across)
+    title = f"share of {results.sets} task sets that each test accepts, against utilisation"
     return element(
         "svg", element("title", title) + body, viewBox=f"0 0 {wide * across} {height}", width=wide * across,
         height=height, xmlns="http://www.w3.org/2000/svg", font_family="sans-serif",

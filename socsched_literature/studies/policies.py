@@ -144,8 +144,10 @@ def alone(plan: Plan, chain: ChainResult) -> Plan:
 
 def importance(plan: Plan, chain: ChainResult) -> int:
     """Return a chain's priority in PREMA's terms: 9, 3 or 1 for its most critical task (hard, firm, soft)."""
-    known = {task.name: task.criticality for task in plan.tasks}
-    return max(({"hard": 9, "firm": 3}.get(known[name], 1) for name in chain.path if name in known), default=1)
+    criticality = {task.name: task.criticality for task in plan.tasks}
+    return max(
+        ({"hard": 9, "firm": 3}.get(criticality[name], 1) for name in chain.path if name in criticality), default=1
+    )
 
 
 def applicable(name: str, plan: Plan) -> str:
@@ -294,11 +296,11 @@ def _difference(a: Sequence[float], b: Sequence[float], alike: float) -> float:
 
 def _alone(plan: Plan, seed: int, duration_ns: int) -> dict[str, float]:
     """Return the mean response of every chain with nothing else on the board (ns)."""
-    found = {}
+    means = {}
     for chain in programs(plan):
         response = _responses(alone(plan, chain), seed, duration_ns, None)[0][chain.name]
-        found[chain.name] = max(response.total / response.count if response.count else chain.expected_ns, 1.0)
-    return found
+        means[chain.name] = max(response.total / response.count if response.count else chain.expected_ns, 1.0)
+    return means
 
 
 def _responses(plan: Plan, seed: int, duration_ns: int, policy: str | None) -> tuple[dict[str, Any], Any]:
@@ -341,18 +343,18 @@ def _cell(
     return Cell(name, load, {figure: tuple(values) for figure, values in rows.items()}, worst)
 
 
-def document(found: Study) -> dict[str, Any]:
+def document(results: Study) -> dict[str, Any]:
     """Return a study as plain data: intervals as [mean, half width], times of chains in ns."""
     return {
         "kind": "policies",
-        "pipeline": found.plan.pipeline,
-        "platform": found.plan.platform,
-        "mode": found.plan.mode,
-        "loads": list(found.loads),
-        "seeds": found.seeds,
-        "duration_ns": found.duration_ns,
-        "spread": found.spread,
-        "sla_multiple": found.multiple,
+        "pipeline": results.plan.pipeline,
+        "platform": results.plan.platform,
+        "mode": results.plan.mode,
+        "loads": list(results.loads),
+        "seeds": results.seeds,
+        "duration_ns": results.duration_ns,
+        "spread": results.spread,
+        "sla_multiple": results.multiple,
         "figures": dict(FIGURES),
         "cells": [
             {
@@ -362,10 +364,10 @@ def document(found: Study) -> dict[str, Any]:
                 **{name: [round(mean, 9), round(half, 9)] for name, (mean, half) in cell.figures.items()},
                 "p99_9_ns": dict(cell.worst_ns),
             }
-            for cell in found.cells
+            for cell in results.cells
         ],
-        "beats_the_plan": {f"{load:g}": found.beats(load) for load in found.loads},
-        "left_out": dict(found.left_out),
+        "beats_the_plan": {f"{load:g}": results.beats(load) for load in results.loads},
+        "left_out": dict(results.left_out),
     }
 
 
@@ -378,22 +380,22 @@ _COLOURS = ("#1b6ca8", "#c8553d", "#2f7d4f", "#7b4ea3", "#b8860b", "#3d7f8c")
 LEFT, TOP, ROW, PANEL, GAP = 150, 56, 22, 250, 34
 
 
-def view(found: Study) -> RenderableType:
+def view(results: Study) -> RenderableType:
     """Return one table per load, policies in the order of misses and ANTT, and a legend of the marks."""
     parts: list[RenderableType] = []
-    for load in found.loads:
-        cells = sorted((c for c in found.cells if c.load == load), key=_rank)
+    for load in results.loads:
+        cells = sorted((c for c in results.cells if c.load == load), key=_rank)
         rows = [["●" if cell.on_front else "", cell.policy, *_numbers(cell)] for cell in cells]
         parts.append(table(f"load {load:g}", list(_HEADS), rows, tuple(range(2, 10))))
-        beaten = found.beats(load)
+        beaten = results.beats(load)
         verdict = f"beaten by {', '.join(beaten)}" if beaten else "on the front"
         parts.append(Text(f"the unchanged plan: {verdict} of misses and energy", "dim"))
-    sampling = f"mean ± 95 % interval of {found.seeds} seeds, {format_duration(found.duration_ns)} each"
+    sampling = f"mean ± 95 % interval of {results.seeds} seeds, {format_duration(results.duration_ns)} each"
     marks = "●: no other policy is better in misses or energy and no worse in the other"
-    alone = f"p99.9, ANTT in times alone; SLA: within {found.multiple:g} of them"
-    parts.append(Text(f"{sampling}, jobs from {1 - found.spread:.0%} of their cost; {alone}; {marks}", "dim"))
-    if found.left_out:
-        parts.append(Text("left out: " + "; ".join(f"{name} {why}" for name, why in found.left_out.items()), "dim"))
+    alone = f"p99.9, ANTT in times alone; SLA: within {results.multiple:g} of them"
+    parts.append(Text(f"{sampling}, jobs from {1 - results.spread:.0%} of their cost; {alone}; {marks}", "dim"))
+    if results.left_out:
+        parts.append(Text("left out: " + "; ".join(f"{name} {why}" for name, why in results.left_out.items()), "dim"))
     return Group(*parts)
 
 
@@ -412,29 +414,30 @@ def _shown(name: str, mean: float, half: float) -> str:
     return f"{mean:.{digits}f} ± {half:.{max(digits, 1)}f}"
 
 
-def markdown(found: Study) -> str:
+def markdown(results: Study) -> str:
     """Return the tables in Markdown."""
     lines = []
-    for load in found.loads:
+    for load in results.loads:
         lines += [f"Load {load:g}:", "", f"| {' | '.join(_HEADS)} |", "|---|---|" + "--:|" * 8]
-        for cell in sorted((c for c in found.cells if c.load == load), key=_rank):
+        for cell in sorted((c for c in results.cells if c.load == load), key=_rank):
             name = f"**{cell.policy}**" if cell.policy == PLANNED else f"`{cell.policy}`"
             lines.append(f"| {'●' if cell.on_front else ''} | {name} | {' | '.join(_numbers(cell))} |")
         lines.append("")
     return "\n".join(lines)
 
 
-def figure(found: Study) -> str:
+def figure(results: Study) -> str:
     """Return the figure: a row per policy, panels for misses, ANTT and energy, a bar per load with its interval."""
-    first = [c for c in found.cells if c.load == found.loads[-1]]
+    first = [c for c in results.cells if c.load == results.loads[-1]]
     names = [cell.policy for cell in sorted(first, key=_rank)]
     panels = (("misses", "frames missed [%]", 100.0), ("antt", "ANTT", 1.0), ("energy", "energy [mJ/s]", 1.0))
     height = TOP + ROW * len(names) + 40
     width = LEFT + len(panels) * (PANEL + GAP)
     body = element("rect", x=0, y=0, width=width, height=height, fill="#ffffff")
-    title = f"{found.plan.pipeline} on {found.plan.platform}: policies at {len(found.loads)} loads, {found.seeds} seeds"
+    plan = results.plan
+    title = f"{plan.pipeline} on {plan.platform}: policies at {len(results.loads)} loads, {results.seeds} seeds"
     body += text(title, 12, 20, font_size=14, font_weight="bold")
-    for place, load in enumerate(found.loads):
+    for place, load in enumerate(results.loads):
         x = 12 + place * 90
         body += element("rect", x=x, y=28, width=10, height=10, fill=_COLOURS[place % len(_COLOURS)])
         body += text(f"load {load:g}", x + 15, 37, font_size=11)
@@ -442,15 +445,15 @@ def figure(found: Study) -> str:
         weight = "bold" if name == PLANNED else None
         body += text(name, LEFT - 8, TOP + ROW * (row + 0.68), font_size=11, text_anchor="end", font_weight=weight)
     for number, (key, label, scale) in enumerate(panels):
-        body += _panel(found, names, key, label, scale, LEFT + number * (PANEL + GAP))
+        body += _panel(results, names, key, label, scale, LEFT + number * (PANEL + GAP))
     return element(
         "svg", element("title", title) + body, viewBox=f"0 0 {width} {height}", width=width, height=height,
         xmlns="http://www.w3.org/2000/svg", font_family="sans-serif",
     )  # fmt: skip
 
 
-def _panel(found: Study, names: list[str], key: str, label: str, scale: float, left: int) -> str:
-    tops = [sum(cell.figures[key]) * scale for cell in found.cells]
+def _panel(results: Study, names: list[str], key: str, label: str, scale: float, left: int) -> str:
+    tops = [sum(cell.figures[key]) * scale for cell in results.cells]
     most = max([*tops, 1e-9]) * 1.05
     bottom, body = TOP + ROW * len(names), ""
     for tick in ticks(0, most, 4):
@@ -458,10 +461,10 @@ def _panel(found: Study, names: list[str], key: str, label: str, scale: float, l
         body += element("line", x1=x, x2=x, y1=TOP, y2=bottom, stroke="#dddddd")
         body += text(f"{tick:g}", x, bottom + 14, font_size=10, text_anchor="middle")
     body += text(label, left + PANEL / 2, bottom + 30, font_size=11, text_anchor="middle")
-    thick = (ROW - 6) / len(found.loads)
+    thick = (ROW - 6) / len(results.loads)
     for row, name in enumerate(names):
-        for place, load in enumerate(found.loads):
-            mean, half = (value * scale for value in found.cell(name, load).figures[key])
+        for place, load in enumerate(results.loads):
+            mean, half = (value * scale for value in results.cell(name, load).figures[key])
             y = TOP + ROW * row + 3 + thick * place
             long = mean / most * PANEL
             body += element("rect", x=left, y=y, width=long, height=thick - 0.5, fill=_COLOURS[place % len(_COLOURS)])

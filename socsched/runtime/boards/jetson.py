@@ -101,8 +101,8 @@ class JetsonBoard:
     def meters(self) -> Sequence[Meter]:
         """Return meters of the INA3221 rails and of tegrastats, which reports clocks, loads and temperatures."""
         rails = ina3221_rails(self._root)
-        found: list[Meter] = [TegrastatsMeter(self._tegrastats, power=not rails)]
-        return [*found, SamplingMeter(lambda: read_rails(rails), _INA_INTERVAL_S)] if rails else found
+        readers: list[Meter] = [TegrastatsMeter(self._tegrastats, power=not rails)]
+        return [*readers, SamplingMeter(lambda: read_rails(rails), _INA_INTERVAL_S)] if rails else readers
 
     def facts(self) -> Mapping[str, Any]:
         """Return model, L4T release, power mode and clock limits (Hz)."""
@@ -117,51 +117,51 @@ class JetsonBoard:
     def mode(self) -> tuple[str, int]:
         """Return name and number of the board's current power mode."""
         text = self._command(("nvpmodel", "-q"))
-        found = _MODE.search(text)
-        if not found:
+        match = _MODE.search(text)
+        if not match:
             raise MachineError(f"nvpmodel -q printed {text.strip()!r}", "expected 'NV Power Mode: NAME' and a number")
-        return found[1], int(found[2])
+        return match[1], int(match[2])
 
     def clocks(self) -> dict[str, int]:
         """Return the current clock limit of each engine in Hz, as far as the system reports it."""
-        found: dict[str, int] = {}
+        limits: dict[str, int] = {}
         gpu = self._first(tuple(f"{folder}/max_freq" for folder in GPU_FREQ))
         if gpu is not None:
-            found["gpu"] = gpu
+            limits["gpu"] = gpu
         emc = self._first(EMC_CAP)
         if emc:  # 0 means uncapped
-            found["emc"] = emc
+            limits["emc"] = emc
         for number, node in enumerate(DLA_NODES):
             clock = self._first(tuple(cap.format(node=node, clock=f"dla{number}_core") for cap in DLA_CAP))
             if clock is not None:
-                found[f"dla{number}"] = clock
+                limits[f"dla{number}"] = clock
         for cpu in sorted(self._root.glob("sys/devices/system/cpu/cpu[0-9]*"), key=lambda p: int(p.name[3:])):
             limit = read_text(cpu / "cpufreq/scaling_max_freq")
             if limit and read_text(cpu / "online") != "0":
-                found[cpu.name] = int(limit) * 1000
-        return found
+                limits[cpu.name] = int(limit) * 1000
+        return limits
 
     @contextmanager
     def prepared(self, plan: Plan) -> Iterator[None]:
         """Check mode and clocks against the plan; with `apply_mode`, set the mode first and restore it at the end."""
         platform = self._platform or self.platform_for(plan)
-        wanted = platform.mode(plan.mode)
+        planned = platform.mode(plan.mode)
         name, number = self.mode()
-        changed = not wanted.called(name)
+        changed = not planned.called(name)
         if changed and not self._apply:
             raise UsageError(
-                f"the board is in mode {name} ({number}), the plan is for {wanted.name} ({wanted.id})",
-                f"set it with --apply-mode or `nvpmodel -m {wanted.id}`, or plan for {name}",
+                f"the board is in mode {name} ({number}), the plan is for {planned.name} ({planned.id})",
+                f"set it with --apply-mode or `nvpmodel -m {planned.id}`, or plan for {name}",
             )
         if changed:
-            self._command(("nvpmodel", "-m", str(wanted.id)))
+            self._command(("nvpmodel", "-m", str(planned.id)))
             now = self.mode()
-            if not wanted.called(now[0]):
+            if not planned.called(now[0]):
                 raise MachineError(f"the board stays in mode {now[0]}", "this mode may need a reboot")
         try:
-            if problems := self.differences(platform, wanted):
+            if problems := self.differences(platform, planned):
                 raise UsageError(
-                    f"clocks are not those of mode {wanted.name}: " + "; ".join(problems),
+                    f"clocks are not those of mode {planned.name}: " + "; ".join(problems),
                     "a limit was changed manually or the board throttles: `nvpmodel -m` restores the mode's limits",
                 )
             yield
@@ -171,7 +171,7 @@ class JetsonBoard:
 
     def differences(self, platform: Platform, mode: PowerMode) -> list[str]:
         """Return the deviations of the board's clock limits and online cores from those of a mode."""
-        clocks, found, first = self.clocks(), [], 0
+        clocks, lines, first = self.clocks(), [], 0
         for engine in platform.engines:
             planned = mode.engines[engine.id]
             if engine.kind == "cpu":
@@ -179,12 +179,12 @@ class JetsonBoard:
                 first += engine.units
                 online = [clock for clock in mine if clock is not None]
                 if len(online) != planned.units:
-                    found.append(f"{engine.id}: {len(online)} cores online, {planned.units} planned")
-                found += [_clock_difference(engine.id, min(online), planned.clock_hz)] if online else []
+                    lines.append(f"{engine.id}: {len(online)} cores online, {planned.units} planned")
+                lines += [_clock_difference(engine.id, min(online), planned.clock_hz)] if online else []
             elif engine.kind in ("gpu", "dla") and planned.units:
                 key = "gpu" if engine.kind == "gpu" else engine.id if engine.id in clocks else "dla0"
-                found += [_clock_difference(engine.id, clocks[key], planned.clock_hz)] if key in clocks else []
-        return [text for text in found if text]
+                lines += [_clock_difference(engine.id, clocks[key], planned.clock_hz)] if key in clocks else []
+        return [text for text in lines if text]
 
     def _first(self, paths: Sequence[str]) -> int | None:
         for path in paths:

@@ -13,6 +13,7 @@ import io
 import lzma
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,96 +22,66 @@ LARGE = 16384
 OPSET = 17
 
 
-def _torchvision(name: str, **more: Any) -> Any:
-    import torchvision
-
-    return torchvision.models.get_model(name, weights=None, **more)
+Making = tuple[Any, tuple[Any, ...], list[str]]
+"""A network, its inputs and their names."""
 
 
-def _mobilenetv4() -> tuple[Any, tuple[Any, ...], list[str]]:
-    import timm
-    import torch
+def _of(make: Callable[[], Any], height: int, width: int, name: str = "image") -> Callable[[], Making]:
+    """Return how a network of one image is made."""
 
-    return timm.create_model("mobilenetv4_conv_small", pretrained=False), (torch.zeros(1, 3, 224, 224),), ["image"]
-
-
-def _vit() -> tuple[Any, tuple[Any, ...], list[str]]:
-    import torch
-
-    return _torchvision("vit_b_16"), (torch.zeros(1, 3, 224, 224),), ["image"]
-
-
-def _swin() -> tuple[Any, tuple[Any, ...], list[str]]:
-    import torch
-
-    return _torchvision("swin_t"), (torch.zeros(1, 3, 224, 224),), ["image"]
-
-
-def _rt_detr() -> tuple[Any, tuple[Any, ...], list[str]]:
-    """Return RT-DETR with ResNet-50 (transformers' defaults), anchors of 640 x 640 fixed."""
-    import torch
-    from transformers import RTDetrConfig, RTDetrForObjectDetection
-
-    net = RTDetrForObjectDetection(RTDetrConfig(anchor_image_size=[640, 640]))
-    return _Outputs.of(net, "logits", "pred_boxes"), (torch.zeros(1, 3, 640, 640),), ["image"]
-
-
-def _segformer() -> tuple[Any, tuple[Any, ...], list[str]]:
-    """Return SegFormer-B0 (transformers' defaults) with the 19 classes of Cityscapes."""
-    import torch
-    from transformers import SegformerConfig, SegformerForSemanticSegmentation
-
-    net = SegformerForSemanticSegmentation(SegformerConfig(num_labels=19))
-    return _Outputs.of(net, "logits"), (torch.zeros(1, 3, 512, 1024),), ["image"]
-
-
-def _deeplab() -> tuple[Any, tuple[Any, ...], list[str]]:
-    import segmentation_models_pytorch as smp
-    import torch
-
-    net = smp.DeepLabV3Plus("resnet50", encoder_weights=None, classes=19)
-    return net, (torch.zeros(1, 3, 512, 512),), ["image"]
-
-
-def _yolo(name: str) -> Callable[[], tuple[Any, tuple[Any, ...], list[str]]]:
-    def made() -> tuple[Any, tuple[Any, ...], list[str]]:
-        """Return a YOLO with decoding, from its description in ultralytics."""
+    def made() -> Making:
         import torch
-        from ultralytics.nn.tasks import DetectionModel
 
-        net = DetectionModel(f"{name}.yaml", verbose=False)
-        net.model[-1].export = True  # boxes and scores as one output
-        return net, (torch.zeros(1, 3, 640, 640),), ["images"]
+        return make(), (torch.zeros(1, 3, height, width),), [name]
 
     return made
 
 
-def _centernet() -> tuple[Any, tuple[Any, ...], list[str]]:
-    import torch
-
-    from tools.generate.zoo_definitions import centernet
-
-    return centernet(), (torch.zeros(1, 3, 512, 512),), ["image"]
+def _from(module: str, function: str, *args: Any, **more: Any) -> Callable[[], Any]:
+    """Return the call of a package's function, which is imported by then."""
+    return lambda: getattr(import_module(module), function)(*args, **more)
 
 
-def _ssd() -> tuple[Any, tuple[Any, ...], list[str]]:
-    import torch
-
-    from tools.generate.zoo_definitions import ssd_resnet50
-
-    return ssd_resnet50(), (torch.zeros(1, 3, 300, 300),), ["image"]
+def _torchvision(name: str) -> Callable[[], Any]:
+    return _from("torchvision.models", "get_model", name, weights=None)
 
 
-def _pidnet() -> tuple[Any, tuple[Any, ...], list[str]]:
-    import torch
+def _transformers(name: str, fields: tuple[str, ...], **settings: Any) -> Callable[[], Any]:
+    """Return a network of transformers (its defaults but for `settings`) with these fields of its result as outputs."""
 
-    from tools.generate.zoo_definitions import pidnet_s
+    def made() -> Any:
+        import torch
 
-    return pidnet_s(), (torch.zeros(1, 3, 1024, 2048),), ["image"]
+        head = getattr(import_module("transformers"), name)
+        net = head(head.config_class(**settings))
+
+        class Fields(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.net = net
+
+            def forward(self, image: Any) -> Any:
+                result = self.net(image)
+                return tuple(getattr(result, field) for field in fields)
+
+        return Fields()
+
+    return made
 
 
-def _bevformer(image: str = "IMAGE") -> Callable[[], tuple[Any, tuple[Any, ...], list[str]]]:
-    def made() -> tuple[Any, tuple[Any, ...], list[str]]:
+def _yolo(name: str) -> Callable[[], Any]:
+    """Return a YOLO with decoding, from its description in ultralytics."""
+
+    def made() -> Any:
+        net = import_module("ultralytics.nn.tasks").DetectionModel(f"{name}.yaml", verbose=False)
+        net.model[-1].export = True  # boxes and scores as one output
+        return net
+
+    return made
+
+
+def _bevformer(image: str = "IMAGE") -> Callable[[], Making]:
+    def made() -> Making:
         from tools.generate import zoo_bevformer
 
         return zoo_bevformer.bevformer_tiny(getattr(zoo_bevformer, image))
@@ -118,57 +89,32 @@ def _bevformer(image: str = "IMAGE") -> Callable[[], tuple[Any, tuple[Any, ...],
     return made
 
 
-def _bevfusion(part: str) -> Callable[[], tuple[Any, tuple[Any, ...], list[str]]]:
-    def made() -> tuple[Any, tuple[Any, ...], list[str]]:
-        from tools.generate import zoo_bevfusion
-
-        found: tuple[Any, tuple[Any, ...], list[str]] = getattr(zoo_bevfusion, part)()
-        return found
-
-    return made
-
-
-class _Outputs:
-    @staticmethod
-    def of(net: Any, *names: str) -> Any:
-        """Return a module with the named fields of a network's result as its outputs."""
-        import torch
-
-        class Chosen(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.net = net
-
-            def forward(self, image: Any) -> Any:
-                found = self.net(image)
-                return tuple(getattr(found, name) for name in names)
-
-        return Chosen()
-
-
-Makers = dict[str, Callable[[], tuple[Any, tuple[Any, ...], list[str]]]]
+_OWN, _BEVFUSION = "tools.generate.zoo_definitions", "tools.generate.zoo_bevfusion"
+Makers = dict[str, Callable[[], Making]]
 NETWORKS: Makers = {
-    "mobilenetv4_conv_small": _mobilenetv4,
-    "vit_b_16": _vit,
-    "swin_t": _swin,
-    "rt_detr_r50": _rt_detr,
-    "segformer_b0": _segformer,
-    "deeplabv3plus_resnet50": _deeplab,
-    "yolov6n": _yolo("yolov6n"),
-    "yolov9t": _yolo("yolov9t"),
-    "yolov10n": _yolo("yolov10n"),
-    "centernet_resnet18": _centernet,
-    "ssd300_resnet50": _ssd,
-    "pidnet_s": _pidnet,
+    "mobilenetv4_conv_small": _of(_from("timm", "create_model", "mobilenetv4_conv_small", pretrained=False), 224, 224),
+    "vit_b_16": _of(_torchvision("vit_b_16"), 224, 224),
+    "swin_t": _of(_torchvision("swin_t"), 224, 224),
+    "rt_detr_r50": _of(
+        _transformers("RTDetrForObjectDetection", ("logits", "pred_boxes"), anchor_image_size=[640, 640]), 640, 640
+    ),
+    "segformer_b0": _of(_transformers("SegformerForSemanticSegmentation", ("logits",), num_labels=19), 512, 1024),
+    "deeplabv3plus_resnet50": _of(
+        _from("segmentation_models_pytorch", "DeepLabV3Plus", "resnet50", encoder_weights=None, classes=19), 512, 512
+    ),
+    **{name: _of(_yolo(name), 640, 640, "images") for name in ("yolov6n", "yolov9t", "yolov10n")},
+    "centernet_resnet18": _of(_from(_OWN, "centernet"), 512, 512),
+    "ssd300_resnet50": _of(_from(_OWN, "ssd_resnet50"), 300, 300),
+    "pidnet_s": _of(_from(_OWN, "pidnet_s"), 1024, 2048),
     "bevformer_tiny": _bevformer(),
 }
 PARTS: Makers = {
     "uniad_tiny_bev": _bevformer("QUARTER"),
-    "bevfusion_camera": _bevfusion("camera"),
-    "bevfusion_grid": _bevfusion("grid"),
-    "bevfusion_fuser": _bevfusion("fuser"),
-    "bevfusion_boxes": _bevfusion("boxes"),
-    "centerpoint_dense": _bevfusion("centerpoint"),
+    "bevfusion_camera": _from(_BEVFUSION, "camera"),
+    "bevfusion_grid": _from(_BEVFUSION, "grid"),
+    "bevfusion_fuser": _from(_BEVFUSION, "fuser"),
+    "bevfusion_boxes": _from(_BEVFUSION, "boxes"),
+    "centerpoint_dense": _from(_BEVFUSION, "centerpoint"),
 }
 """Parts of published pipelines, for `tools.verify.published`."""
 

@@ -117,8 +117,7 @@ class Convolutions(Images):
                 lambda: self.winograd_weight(weight, source, target, method),
             )
             operands = [source.var, taken, bias, extra]
-            args = (source.lying, lying, act, border, division)
-            self.finish(group, target, winograd.conv2d_winograd, args, operands)
+            self.finish(group, target, winograd.conv2d_winograd, (source.lying, lying, act, border, division), operands)
             return
         taken = self.weights_as(
             (groups, part.blocks, part.block), members, lambda: self.conv_weight(weight, part, target)

@@ -52,6 +52,7 @@ def nominal(engine: Engine, precision: Precision, fit: Fit, state: EngineMode, u
         padded=fit.padded,
         units=units,
         copies=fit.copies,
+        views=fit.views,
     )
 
 
@@ -81,7 +82,8 @@ def estimate(
     if fit is None or not work.passes:
         return roofline_estimate(work, engine, state, units, capacity)
     units = sum(mode.engines[name].units for name in fit.joined) or units
-    stated = nominal(engine, precision, fit, state, units, mode.dram.value)
+    memory = engine.bandwidth if engine.keeps else mode.dram
+    stated = nominal(engine, precision, fit, state, units, memory.value)
     near = correction(fit.family, work.precision, work.place)
     times = [
         PassTime(one.busy_us * near, one.fixed_us * near, one.bytes)
@@ -144,6 +146,8 @@ def _segments(
         # rounded up once, as bounds of cut networks allow for
         fixed, whole = math.floor(fixed_us * 1e3), max(math.ceil((busy_us + fixed_us) * 1e3), 1)
         moved, entry = min(round(size), int((whole - fixed) * bandwidth / 1e9)), 0 if number else job_ns
+        if engine.keeps:  # behind a link, which hand-overs cross
+            fixed, moved, entry = whole, 0, 0
         made.append(Segment(name, whole + entry, fixed + entry, moved))
     return tuple(made)
 

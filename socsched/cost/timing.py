@@ -37,6 +37,8 @@ RELATIVE = ("pointwise", "winograd", "grouped", "gemm", "matmul")
 """Classes whose rate is stated relative to that of convolutions."""
 MOVES = ("transpose", "copy")
 """Classes that compute nothing, and whose bandwidth is stated relative to that of others."""
+IMAGES = ("conv", "pointwise", "winograd", "depthwise", "grouped", "resize", "pool")
+"""Classes that read images."""
 ROWS = 1 / 8
 """Share of its output that a layer of a dataflow keeps for the windows of the next."""
 WHOLE = ("matmul", "softmax")
@@ -70,7 +72,7 @@ class Nominal:
     there between jobs; `copies`: concatenations and slices of tensors that have other readers are kernels;
     `dataflow`: layers hand over on chip, and a frame is loaded in parts (all weights of it anew) where the weights
     do not fit or an operator needs whole rows; `padded`: tensors hold whole blocks of channels, and images are brought
-    into these at the border.
+    into these at the border; `views`: transposes are no kernels, nor copies that no image is made by.
     """
 
     peak: float
@@ -88,6 +90,7 @@ class Nominal:
     dataflow: bool = False
     weight_bytes: float = 0.0
     padded: bool = False
+    views: bool = False
 
 
 class Load(NamedTuple):
@@ -182,10 +185,11 @@ def job_us(engine: Nominal, p: Parameters) -> float:
 def loads(passes: Sequence[Pass], engine: Nominal) -> Iterator[Load]:
     """Yield what each pass of a network asks of an engine."""
     fetched = (engine.weight_bytes or engine.bytes) * _streamed(passes, engine)
-    for one in passes:
+    for one, whole in zip(passes, _before_convolutions(passes), strict=True):
         kind = pass_class(one)
         macs, deep, moves = padded(one, kind, engine.block), kind == "depthwise", kind in MOVES
         kernels = one.copies * engine.copies if kind == "copy" else int(not engine.dataflow or kind in WHOLE)
+        kernels = 0 if engine.views and moves and not (kind == "copy" and whole) else kernels
         held = stored(one, engine)
         size = held * engine.bytes if kernels or not moves else 0.0
         spilled = one.live * engine.bytes > engine.sram
@@ -205,6 +209,16 @@ def loads(passes: Sequence[Pass], engine: Nominal) -> Iterator[Load]:
             weights=one.weights * fetched,
             kernels=kernels,
         )
+
+
+def _before_convolutions(passes: Sequence[Pass]) -> list[bool]:
+    """Return for each pass whether the next one that computes is a convolution, which reads whole images."""
+    found, whole = [], False
+    for one in reversed(passes):
+        found.append(whole)
+        if one.kind not in MOVES:
+            whole = pass_class(one) in IMAGES
+    return found[::-1]
 
 
 def stored(one: Pass, engine: Nominal) -> float:

@@ -134,6 +134,9 @@ class Fit(Entry):
     ] = 0.0
     taps: Annotated[Share, doc("cost of a further row of a depthwise window over that of the row before")] = 1.0
     copies: Annotated[bool, doc("concatenations and slices of tensors with other readers are kernels")] = False
+    views: Annotated[
+        bool, doc("transposes are no kernels, nor copies but of images: readers take elements from where they are")
+    ] = False
     resident: Annotated[bool, doc("weights that fit on chip stay there between jobs")] = False
     dataflow: Annotated[bool, doc("layers hand over on chip, and a frame is loaded in parts")] = False
     padded: Annotated[bool, doc("tensors hold whole blocks of channels")] = False

@@ -56,12 +56,10 @@ def run(
     from socsched.api.simulation import duration_ns
     from socsched.executor.rules import AUTO, NATIVE
     from socsched.executor.run_native import Inputs, execute
-    from socsched.planning.residency import refuse_loads
 
     loaded = load_plan(plan)
     if not loaded.tasks:
         raise UsageError("nothing to run: a stage has no engine", "see the plan's violations")
-    refuse_loads(loaded)
     options = replace(options, **how)
     files = list_inputs(options.inputs)
     length = duration_ns(options.duration)

@@ -175,6 +175,11 @@ class PlanOptions:
         help="Divide engines that declare it: the most urgent stages there have so many groups of units (SMs, cores), "
         "all others the rest; auto: the best of a few shares, or whole engines.",
     )  # fmt: skip
+    memory: tuple[str, ...] = option(
+        "--memory", multiple=True, metavar="ENGINE=SIZE",
+        help="Keep at most so much of networks on an engine, such as gpu=128MiB: the others are loaded before their "
+        "jobs, by its copy engine.",
+    )  # fmt: skip
     steady: bool = option(
         "--steady", kind="flag",
         help="Pin the clock of each engine at the point that spends least while every bound holds, instead of racing "

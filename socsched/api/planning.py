@@ -48,7 +48,7 @@ def options_of(**options: Any) -> PlanOptions:
     for name, dimension in (("power_cap", "power"), ("bandwidth_cap", "bandwidth")):
         if isinstance(options.get(name), str):
             options[name] = parse(options[name], dimension)
-    for name in ("pins", "prefers", "deadlines", "runtimes", "precisions", "shapes", "dims", "shares"):
+    for name in ("pins", "prefers", "deadlines", "runtimes", "precisions", "shapes", "dims", "shares", "memory"):
         if name in options:
             options[name] = (options[name],) if isinstance(options[name], str) else tuple(options[name])
     if isinstance(options.get("profile"), str):
@@ -75,6 +75,10 @@ def plan_with(
     loaded = set_deadlines(settled(stated, options.precisions), options.deadlines)
     integers = any(stage.stated and "int8" in (stage.precisions or ()) for stage in loaded.stages)
     board = choose_runtimes(load_platform(platform, integers), options.runtimes)
+    if options.memory:
+        from socsched.planning.residency import with_limits
+
+        board = with_limits(board, limits_of(options.memory))
     search = _by_planner if options.planner else _by_search
     plan = stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)
     if not options.steady:
@@ -137,6 +141,20 @@ def groups_of(texts: Sequence[str]) -> dict[str, int]:
     return groups
 
 
+def limits_of(texts: Sequence[str]) -> dict[str, int]:
+    """Return the bytes of networks that engines keep from ENGINE=SIZE; UsageError for other texts."""
+    from socsched.units import parse
+
+    found = {}
+    for text in texts:
+        engine, _, size = text.partition("=")
+        try:
+            found[engine] = int(parse(size, "size"))
+        except ValueError as error:
+            raise UsageError(f"--memory {text}: {error}", "such as gpu=128MiB") from None
+    return found
+
+
 def _by_planner(
     pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions, costs: CostCache | None
 ) -> Plan:
@@ -153,8 +171,8 @@ def _by_planner(
     from socsched.planning.workload import Limits
     from socsched.schedulability.plan_analysis import without_contradictions
 
-    if options.shares:
-        raise UsageError("--shares is decided by the built-in search", "leave out --planner")
+    if options.shares or options.memory:
+        raise UsageError("--shares and --memory are decided by the built-in search", "leave out --planner")
     if options.robust:
         raise UsageError("--robust plans with the built-in search", "leave out --planner")
     if options.planner == BEST:

@@ -32,6 +32,7 @@ _LISTS = {
     "--shape": "shapes",
     "--dim": "dims",
     "--shares": "shares",
+    "--memory": "memory",
 }
 _CHOICES = ("objective", "policy", "solver", "planner", "evaluations")
 _FLAGS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from socsched.compiler.artifact import Artifact
@@ -17,6 +18,7 @@ from socsched.executor.host_calls import host_call
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.planning.plan import Plan, Task
+from socsched.planning.task import LOAD, SLOT
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.backends.choose import sort_of
 from socsched.runtime.backends.device_code import compiled
@@ -72,6 +74,27 @@ def describe_gpu_stage(
         described["marks"] = {"output": names.index(mark), "least": int(mark == "counts")}
     inputs = [(name, arriving.get(name, kind)) for name, kind in given.items()]
     return {**described, "records": records, "inputs": inputs}
+
+
+def taking_turns(plan: Plan, described: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the stages of run.json, networks that a plan loads for every frame and their loads with their slot.
+
+    A slot has room for the largest of its networks.  UsageError for networks that are no launch lists for CUDA.
+    """
+    made = {name: dict(how) for name, how in described.items()}
+    for number, chain in enumerate(chain for chain in plan.chains if chain.name.startswith(SLOT)):
+        names = [name.removeprefix(LOAD) for name in chain.path if name.startswith(LOAD)]
+        if other := next((name for name in names if made[name]["kind"] != SORT), ""):
+            raise UsageError(
+                f"weights of {other} are loaded for every frame, which the executor does for kernels of CUDA only",
+                "simulate the plan, or plan with a larger memory",
+            )
+        size = max(read_json(Path(made[name]["programs"][0]))["constants"] for name in names)
+        for name in names:
+            turn = {"slot": {"number": number, "bytes": size}}
+            made[LOAD + name] |= turn | {key: made[name][key] for key in ("device",) if key in made[name]}
+            made[name] |= turn
+    return made
 
 
 def _is_converted(given: TensorType, wanted: TensorType) -> bool:

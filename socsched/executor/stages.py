@@ -16,12 +16,13 @@ from socsched.executor import vendor_stages
 from socsched.executor.callbacks import Callbacks, Called
 from socsched.executor.cpu_programs import stored_cpu_program
 from socsched.executor.gpu_conversions import describe_gpu_conversion
-from socsched.executor.gpu_stages import SHARING, describe_gpu_stage, room_of, where_read
+from socsched.executor.gpu_stages import SHARING, describe_gpu_stage, room_of, taking_turns, where_read
 from socsched.executor.host_calls import HostCall, host_call
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task
+from socsched.planning.task import LOAD
 from socsched.runtime.backends.base import Call, Setting
 from socsched.runtime.backends.choose import GPUS, VENDOR, Instances, prepare, sort_of, title_of
 from socsched.runtime.backends.conversion import target_types
@@ -90,7 +91,7 @@ def describe_stages(
         show = partial(served.see, task.name)
         how["observers"] = [served.callbacks.show(ports, show) for _ in range(served.places)]
         how["records"] = False
-    return described
+    return taking_turns(setting.plan, described)
 
 
 def sensor_ports(setting: Setting) -> dict[str, list[str]]:
@@ -123,6 +124,9 @@ def _describe(
     served: Served | None,
 ) -> dict[str, Any]:
     sort, stage, title = sort_of(task, setting), _stage(task, setting), title_of(task, setting)
+    if task.name.startswith(LOAD):
+        name = task.name.removeprefix(LOAD)
+        return {"kind": "load", "title": f"weights of {name}", "loads": name, "inputs": [], "outputs": []}
     if served is not None and (sort in served.replaced or sort not in (*_SORTS, VENDOR, ONNXRUNTIME)):
         return _callback(task, setting, served)
     if sort == "synthetic":

@@ -16,27 +16,25 @@ waits for each), a token for a slot in the simulator (a state that every reader 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Stage
-from socsched.descriptor.platform import Engine, EngineMode, Figure, Platform, PowerMode, Preemption
+from socsched.descriptor.platform import Engine, EngineMode, Figure, Platform, PowerMode, Preemption, WeightsMemory
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.planning.cost_cache import CostCache
 from socsched.planning.deployment import activations_of, weights_of
 from socsched.planning.plan import Plan, Violation
 from socsched.planning.search import SearchRequest, search
-from socsched.planning.task import LOAD
+from socsched.planning.task import COPY, LOAD, SLOT
 
 MOST = 12
 """Networks of which every choice is tried."""
 SLOTS = 2
 """Slots of the networks of one source: one is loaded while the other's network runs."""
-COPY = "copy"
-"""Kind of the engine that stands for a copy engine, and the ending of its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +96,23 @@ def with_residency(request: SearchRequest, plan: Plan) -> tuple[SearchRequest, P
     return request, plan
 
 
-def refuse_loads(plan: Plan) -> None:
-    """Raise UsageError for a plan that loads weights during a frame: it is simulated and analysed, not executed."""
-    loads = [task.name.removeprefix(LOAD) for task in plan.tasks if task.name.startswith(LOAD)]
-    if loads:
-        raise UsageError(
-            f"weights of {', '.join(loads)} are loaded for every frame, which the executor does not do",
-            "simulate the plan, or plan with a larger memory",
-        )
+def with_limits(platform: Platform, limits: Mapping[str, int]) -> Platform:
+    """Return a platform whose engines keep no more than so many bytes of networks, by engine; others are loaded.
+
+    Loads come over the link of an engine with memory of its own, else at its bandwidth.  UsageError for an engine that
+    the platform does not have.
+    """
+    known = {engine.id: engine for engine in platform.engines}
+    if unknown := [name for name in limits if name not in known]:
+        raise UsageError(f"{platform.name} has no engine {unknown[0]!r}", f"its engines: {', '.join(known)}")
+
+    def limited(engine: Engine) -> Engine:
+        swap = engine.weights.swap if engine.weights else engine.link.bandwidth if engine.link else engine.bandwidth
+        room = Figure(limits[engine.id], "assumed", note="--memory")
+        return replace(engine, weights=WeightsMemory(room, swap, copies=True))
+
+    engines = tuple(limited(one) if one.id in limits else one for one in platform.engines)
+    return replace(platform, engines=engines)
 
 
 def networks(request: SearchRequest, plan: Plan, graph: TaskGraph, engine: Engine) -> list[Held]:
@@ -251,7 +258,7 @@ def _slot_chain(pipeline: Pipeline, graph: TaskGraph, found: Residency, number: 
     for one in slot:
         path += [f"{LOAD}{one.stage}", one.stage]
     jitter = sensor.jitter_ns if sensor else first.jitter_ns
-    return Chain(f"slot:{found.engine}:{number}", tuple(path), slot[0].period_ns - jitter, criticality="hard")
+    return Chain(f"{SLOT}{found.engine}:{number}", tuple(path), slot[0].period_ns - jitter, criticality="hard")
 
 
 def _way(graph: TaskGraph, source: str, stage: Stage) -> list[str]:

@@ -157,6 +157,10 @@ class Task(Activation, Placement, Execution, Scheduling):
 
 LOAD = "load:"
 """Start of the names of tasks that load weights (`planning.residency`)."""
+SLOT = "slot:"
+"""Start of the names of chains that keep the loads of a slot apart, which its networks take turns in."""
+COPY = "copy"
+"""Kind of the engine that stands for a copy engine, and the ending of its name."""
 
 FILE_ORDER = (
     "name", "kind", "engine", "lanes", "precision", "runtime", "after", "reads", "timer", "period_ns", "offset_ns",

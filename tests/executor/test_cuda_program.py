@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -14,8 +15,10 @@ import numpy as np
 import pytest
 
 from socsched.executor.build import SOURCES, cxx_compiler
+from socsched.executor.settings import EXECUTED, RunSettings, write_settings
 from tests.executor.gpu_standin import build_driver, noted
 from tests.executor.one_stage import INPUT, OUTPUTS, detections, run, tensor
+from tests.runtime.run_plans import MS, plan, task
 from tools.verify.vendor_headers import CUDA, check
 
 HERE = Path(__file__).parent
@@ -120,6 +123,42 @@ def test_a_launch_list_runs_as_graphs(executor: Path, gpu: Path, piece: int, tmp
     assert calls.count("stream of priority -2") == 1  # of firm stages
     graphs = [call for call in calls if call.startswith("graph of")]
     assert len(graphs) % pieces == 0 and f"graph of {(piece or 3) + 1 + (pieces == 1)} nodes" in graphs
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_networks_take_turns_in_a_slot(executor: Path, gpu: Path, tmp_path: Path, loaded: bool) -> None:
+    """Each finds its own weights, loaded before or, where no load brought them, copied by its job; a notice tells."""
+    stages: dict[str, dict[str, Any]] = {}
+    for number, name in enumerate("ab"):
+        (tmp_path / name).mkdir()
+        file = program(tmp_path / name, gpu)
+        (tmp_path / name / "weights.bin").write_bytes(np.array([0, number + 1], np.float32).tobytes())
+        turn = {"slot": {"number": 3, "bytes": 8}}
+        stages[name] = {**stage(f"{name}/{file}", **turn), "records": True}
+        stages[f"load:{name}"] = {"kind": "load", "loads": name, "inputs": [], "outputs": [], **turn}
+    (tmp_path / "frames.bin").write_bytes(INPUT.tobytes() * 3)
+    entry = {"shapes": [list(INPUT.shape)]}
+    port = {"dtype": "fp32", "layout": "", "shape": list(INPUT.shape)}
+    frames = {"file": "frames.bin", "ports": [port], "frames": [entry, entry], "warm": entry}
+    tasks = [task("load:a", "s"), task("a", "s", "load:a"), task("load:b", "s", "a"), task("b", "s", "load:b")]
+    if not loaded:
+        tasks = [task("a", "s"), task("b", "s", "a")]
+    made = plan(*tasks, sensors={"s": 20 * MS})
+    used = {one.name: stages[one.name] for one in tasks}
+    settings = RunSettings(made, 40 * MS, {"a": {"s"}, "b": {"s"}}, used, inputs={"s": frames})
+    command = [str(executor), str(write_settings(settings, tmp_path)), "-o", str(tmp_path)]
+    log = tmp_path / "driver.log"
+    env = {**os.environ, "LD_LIBRARY_PATH": str(gpu / "driver"), "STANDIN_LOG": str(log)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    boxes = [(one["frame"], np.float32(one["boxes"])) for one in detections(tmp_path)]
+    assert len(boxes) == 4
+    assert all(
+        any(f == frame and np.array_equal(box, INPUT + add) for f, box in boxes) for frame in (0, 1) for add in (1, 2)
+    )
+    assert noted(log).count("copy in 8") == 2 * (2 + 3)  # frames, and those of the warm-up: one for each job
+    notices = json.loads((tmp_path / EXECUTED).read_text())["notices"]
+    assert [("copied their weights themselves" in one) for one in notices] == ([] if loaded else [True, True])
 
 
 def test_code_for_the_gpu_is_chosen_when_it_is_loaded(executor: Path, gpu: Path, tmp_path: Path) -> None:

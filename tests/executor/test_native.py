@@ -30,6 +30,7 @@ from socsched.executor.settings import JOURNAL, RunSettings, write_settings
 from socsched.faults.model import Failure, Faults, Overrun, Slowdown
 from socsched.planning.io import to_document
 from socsched.planning.plan import Plan
+from socsched.planning.task import LOAD
 from socsched.runtime.journal import recover
 from tests.executor.random_runs import (
     MS,
@@ -40,6 +41,7 @@ from tests.executor.random_runs import (
     preemptive_levels_run,
     preemptive_run,
 )
+from tests.planning.test_residency import ROOM, WEIGHTS, planned
 from tests.runtime.run_plans import executed, pipeline, plan, task
 from tools.verify.virtual_clock import differences_from_simulator, run_native
 
@@ -94,6 +96,19 @@ def test_preemptive_runs_equal_the_simulator(executor: Path, seed: int, tmp_path
     settings = preemptive_run(seed)
     trace, executed = run_native(executor, settings, tmp_path)
     assert trace.jobs and executed.notices == ()
+    assert differences_from_simulator(settings, trace) == []
+
+
+def test_loads_by_the_copy_engine_equal_the_simulator(executor: Path, tmp_path: Path) -> None:
+    """Networks that take turns in memory, their weights copied while another one runs."""
+    made = planned(4, 2 * WEIGHTS + ROOM)
+    quiet = tuple(
+        replace(one, bytes=0, segments=tuple(replace(part, bytes=0) for part in one.segments)) for one in made.tasks
+    )
+    settings = RunSettings(replace(made, tasks=quiet), 500 * MS)
+    trace, _ = run_native(executor, settings, tmp_path)
+    loads = [job for job in trace.jobs if job.task.startswith(LOAD)]
+    assert {job.status for job in loads} == {"done"} and len(loads) >= 2 * 15
     assert differences_from_simulator(settings, trace) == []
 
 

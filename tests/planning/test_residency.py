@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.api.execution import run
 from socsched.api.planning import plan
 from socsched.api.simulation import simulate
 from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -17,8 +16,8 @@ from socsched.descriptor.pipeline import Chain, Pipeline
 from socsched.descriptor.platform import Figure, Platform, WeightsMemory
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan
-from socsched.planning.residency import COPY, Held, choices, chosen
-from socsched.planning.task import LOAD
+from socsched.planning.residency import Held, choices, chosen
+from socsched.planning.task import COPY, LOAD
 from socsched.trace.trace import Trace
 from socsched.trace.why import Why
 
@@ -123,9 +122,17 @@ def test_a_network_larger_than_the_memory_is_not_planned() -> None:
     assert sum(size for _, size in unmet.terms) == unmet.demand
 
 
-def test_a_plan_with_loads_is_not_run() -> None:
-    with pytest.raises(UsageError, match="loaded for every frame, which the executor does not do"):
-        run(planned(3, 2 * WEIGHTS + ROOM), pipeline=cameras(3))
+def test_a_limit_is_an_option() -> None:
+    """Loads come at the rate of the engine's memory where it has no link and states none."""
+    board = get_platform("jetson-agx-orin-64gb")
+    made = plan(cameras(3), board, "MAXN", explain=False, cuts=False, memory=f"gpu={2 * WEIGHTS + ROOM} B")
+    loads = [task for task in made.tasks if task.name.startswith(LOAD)]
+    rate = board.engine("gpu").bandwidth.value
+    assert loads and all(task.cost_ns >= WEIGHTS / rate * 1e9 for task in loads)
+    assert f"--memory 'gpu={2 * WEIGHTS + ROOM} B'" in made.tool["options"]
+    for text, said in (("gpu=much", "expected a size"), ("npu=1GB", "no engine 'npu'")):
+        with pytest.raises(UsageError, match=said):
+            plan(cameras(1), board, "MAXN", memory=text)
 
 
 def test_loads_that_take_too_long_leave_no_plan() -> None:

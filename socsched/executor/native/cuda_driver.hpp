@@ -44,6 +44,7 @@ struct Executable;
   F(cuStreamCreateWithPriority, Stream**, unsigned, int) \
   F(cuStreamSynchronize, Stream*) \
   F(cuStreamQuery, Stream*) \
+  F(cuStreamWaitEvent, Stream*, Event*, unsigned) \
   F(cuStreamBeginCapture_v2, Stream*, int) \
   F(cuStreamEndCapture, Stream*, Graph**) \
   F(cuGraphInstantiateWithFlags, Executable**, Graph*, unsigned long long) \

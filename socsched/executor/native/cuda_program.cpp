@@ -17,7 +17,7 @@ int made_by(const std::string& file) {
 
 }  // namespace
 
-Program Program::load(const std::vector<std::string>& files, const Device& device) {
+Program Program::load(const std::vector<std::string>& files, const Device& device, bool elsewhere) {
   std::string tried;
   std::vector<std::string> ordered = files;
   const auto is_newer = [&](const std::string& file) { return made_by(file) / 1000 > device.version() / 1000; };
@@ -28,7 +28,7 @@ Program Program::load(const std::vector<std::string>& files, const Device& devic
     std::string why = "for " + architecture;
     if (device.runs(architecture)) {
       try {
-        return Program(file, device);
+        return Program(file, device, elsewhere);
       } catch (const Failure& failure) {
         if (failure.code != MACHINE) throw;
         why = failure.what();  // of another toolkit's major version, perhaps
@@ -41,7 +41,7 @@ Program Program::load(const std::vector<std::string>& files, const Device& devic
                 "compile the stage for this GPU");
 }
 
-Program::Program(const std::string& file, const Device& device) : list_(file) {
+Program::Program(const std::string& file, const Device& device, bool elsewhere) : list_(file) {
   const Driver& driver = device.driver();
   std::vector<Module*> modules;
   for (const std::string& path : list_.code) {
@@ -58,7 +58,7 @@ Program::Program(const std::string& file, const Device& device) : list_(file) {
   const std::vector<char> weights = read_code(list_.weights);
   if (weights.size() - 1 < list_.constants) throw Failure(USAGE, list_.weights + ": is shorter than its launch list says", "compile the stage again");
   if (list_.memory) device.check(driver.cuMemAlloc_v2(&memory_, list_.memory), "allocating memory");
-  if (list_.constants) {
+  if (list_.constants && !elsewhere) {
     device.check(driver.cuMemAlloc_v2(&constants_, list_.constants), "allocating memory");
     device.check(driver.cuMemcpyHtoD_v2(constants_, weights.data(), list_.constants), "copying the weights");
   }

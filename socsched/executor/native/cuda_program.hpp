@@ -17,11 +17,15 @@ class Program {
  public:
   // The program of the first file whose code the device can load, on that device; Failure if there is none.  Code of a
   // newer major version of CUDA than the driver's is tried last.
-  static Program load(const std::vector<std::string>& files, const Device& device);
+  // Constants are copied to the device, unless they are `elsewhere`, and `place_constants` tells where.
+  static Program load(const std::vector<std::string>& files, const Device& device, bool elsewhere = false);
+  void place_constants(Address address) { constants_ = address; }
 
   const std::vector<Input>& inputs() const { return list_.inputs; }
   const std::vector<Output>& outputs() const { return list_.outputs; }
   uint64_t results_bytes() const { return list_.results; }
+  uint64_t constants_bytes() const { return list_.constants; }
+  const std::string& weights() const { return list_.weights; }
   size_t kernels() const { return list_.launches.size(); }
   // Where a place is, with results at an address; inputs that lie elsewhere, by number, are read there (0: in its memory).
   Address address(const Place& place, Address results, const std::vector<Address>& inputs = {}) const;
@@ -30,7 +34,7 @@ class Program {
   void queue(const Device& device, Stream* stream, Address results, size_t first, size_t last, const std::vector<Address>& inputs = {}) const;
 
  private:
-  Program(const std::string& file, const Device& device);
+  Program(const std::string& file, const Device& device, bool elsewhere);
 
   LaunchList list_;
   std::vector<Function*> functions_;  // by launch

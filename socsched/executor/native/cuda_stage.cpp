@@ -5,6 +5,7 @@
 #include "cuda_frame.hpp"
 #include "cuda_program.hpp"
 #include "cuda_shares.hpp"
+#include "cuda_slots.hpp"
 #include "data_stage.hpp"
 #include "failure.hpp"
 #include "gate.hpp"
@@ -28,6 +29,7 @@ class CudaStage : public DataStage {
     device_ = &cuda::Device::open(settings().device);
     add_part(place_.task.name, settings());
     for (const auto& [task, follower] : settings().followers) add_part(task, follower);
+    if (settings().slot >= 0) take_turns();
     fine_timers();
     stream_ = made_stream();
     const size_t kernels = parts_[0].program->kernels();
@@ -49,12 +51,14 @@ class CudaStage : public DataStage {
     inside = device_;
     rows_ = -1;
     slot_ = &slot_of(*job.output);
+    const Ns begun = monotonic_ns();  // copying its inputs is part of a job
     if (parts_.size() > 1 && !begin_frame(*job.output)) return Progress::failed;
     for (size_t i = 0; i < settings().inputs.size(); i++)
       if (!queue_input(job, i)) return Progress::failed;
     output_ = job.output;
     started_ = ended_ = 0;
-    since_ = slot_->frame.begun = monotonic_ns();
+    slot_->frame.begun = begun;
+    since_ = monotonic_ns();
     device_->begin(place_.task.criticality);
     while (started_ < std::min(settings().queued, slot_->graphs.size()))
       if (!start_piece()) return ended(Progress::failed);
@@ -77,7 +81,10 @@ class CudaStage : public DataStage {
 
   Busy busy() const override { return parts_.size() > 1 ? Busy{slot_->frame.begun, slot_->frame.ends[0]} : Busy{}; }
 
-  std::string notice() const override { return notice_; }
+  std::string notice() const override {
+    if (!copies_) return notice_;
+    return notice_ + (notice_.empty() ? "" : "; ") + place_.task.name + ": " + std::to_string(copies_) + " jobs copied their weights themselves, since another network's had come first";
+  }
 
  private:
   // A stage of the frame: its launch list, the results that all frames share where no other stage reads them, and where
@@ -114,7 +121,7 @@ class CudaStage : public DataStage {
   const cuda::Program& program() const { return *parts_[0].program; }
 
   void add_part(const std::string& task, const StageSettings& how) {
-    Part part{task, &how, std::make_unique<cuda::Program>(cuda::Program::load(how.programs, *device_)), 0, {}};
+    Part part{task, &how, std::make_unique<cuda::Program>(cuda::Program::load(how.programs, *device_, how.slot >= 0)), 0, {}};
     bool fits = part.program->inputs().size() == how.inputs.size() && part.program->outputs().size() == how.outputs.size();
     for (size_t i = 0; fits && !parts_.empty() && i < how.inputs.size(); i++) {
       const auto source = std::find_if(parts_.begin(), parts_.end(), [&](const Part& one) { return one.task == how.inputs[i].from; });
@@ -125,6 +132,14 @@ class CudaStage : public DataStage {
     if (!fits) throw Failure(USAGE, task + ": its launch list has other inputs or outputs than the settings", "write the settings again");
     if (how.inner) part.results = memory_on_device(part.program->results_bytes());
     parts_.push_back(std::move(part));
+  }
+
+  // Keep the weights on the host, and read them where loads put them.
+  void take_turns() {
+    cuda::Program& own = *parts_[0].program;
+    weights_ = &cuda::Slot::of(*device_, settings().slot, settings().slot_bytes);
+    network_ = weights_->add(place_.task.name, read_code(own.weights()), own.constants_bytes());
+    own.place_constants(weights_->address());
   }
 
   cuda::Address memory_on_device(uint64_t bytes) {
@@ -213,7 +228,8 @@ class CudaStage : public DataStage {
   }
 
   bool start_piece() {
-    if (!holds(driver().cuGraphLaunch(slot_->graphs[started_], stream_), "launching the kernels")) return false;
+    const auto queue = [this] { return driver().cuGraphLaunch(slot_->graphs[started_], stream_); };
+    if (!holds(weights_ ? weights_->use(network_, stream_, copies_, queue) : queue(), "launching the kernels")) return false;
     cuda::Event* const mark = events_[started_++];
     return events_.size() == 1 || holds(driver().cuEventRecord(mark, stream_), "marking an event");
   }
@@ -333,7 +349,9 @@ class CudaStage : public DataStage {
   std::vector<std::unique_ptr<Slot>> slots_;
   Slot* slot_ = nullptr;
   Data* output_ = nullptr;
-  int64_t rows_ = -1;
+  int64_t rows_ = -1, copies_ = 0;    // copies_: of weights, by jobs
+  cuda::Slot* weights_ = nullptr;     // where they are loaded for every frame
+  size_t network_ = 0;                // the number of its weights there
   std::string notice_;
 };
 

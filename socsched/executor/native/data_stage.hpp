@@ -50,6 +50,7 @@ std::unique_ptr<Stage> make_host_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_network_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_convert_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_cuda_stage(const StagePlace& place);
+std::unique_ptr<Stage> make_load_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_opencl_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_engine_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_callback_stage(const StagePlace& place, size_t number);

@@ -52,9 +52,9 @@ class Mailbox {
 
   // Wait for a job, the end, or the instant `alarm` (monotonic, -1: none).  Be awake `lead` before that instant, which
   // is reported once: as much earlier as this processor came late out of its sleeps, a hundred microseconds and more in
-  // virtual machines.
+  // virtual machines.  Without a lead no more than that is made up for, and no more than a `MOST_EARLY` (-1: nothing is).
   Woken take(Job** job, Ns alarm, Ns lead) {
-    const Ns early = lead ? lead + late_ : 0;
+    const Ns early = lead > 0 ? lead + late_ : lead < 0 ? 0 : std::min(late_, MOST_EARLY);
     while (true) {
       if ((*job = job_.exchange(nullptr, std::memory_order_acq_rel))) return Woken::job;
       if (stopped_.load(std::memory_order_acquire)) return Woken::stop;
@@ -94,7 +94,7 @@ class Mailbox {
   std::atomic<uint32_t> bell_{0};
   std::atomic<bool> asleep_{false}, stopped_{false}, nudged_{false}, unheard_{false};
   std::atomic<Ns> from_{0}, until_{0};
-  static constexpr Ns MOST_LATE = 1'000'000;
+  static constexpr Ns MOST_LATE = 1'000'000, MOST_EARLY = 100'000;
   Ns announced_ = -1, late_ = 0;  // the owner's
 };
 

@@ -55,7 +55,7 @@ void RealRun::work(Worker& worker) {
   while (true) {
     const Ns at = alarm(worker);
     worker.claims.store(at >= 0, std::memory_order_relaxed);
-    const Mailbox::Woken woken = worker.mailbox.take(&job, at, awake_ > 0 && lanes_free(worker) ? LEAD : 0);
+    const Mailbox::Woken woken = worker.mailbox.take(&job, at, !lanes_free(worker) ? -1 : awake_ > 0 ? LEAD : 0);
     worker.claims.store(false, std::memory_order_relaxed);
     if (woken == Mailbox::Woken::stop) break;
     if (woken == Mailbox::Woken::job)

@@ -32,8 +32,8 @@ struct InputSettings {
 
 // How a stage is made executable: `spin` (busy for a time), `sleep`, `call` (a function of a shared object), `host` (a
 // function of stages.h), `network` (compiled for a CPU), `convert` (data types and layouts of another stage's outputs), `cuda`
-// (launch lists), `engine` (an artefact that an adapter runs, see adapter.h), or `callback` (by the process that started
-// this one).
+// (launch lists), `load` (of a cuda stage's weights), `engine` (an artefact that an adapter runs, see adapter.h), or `callback`
+// (by the process that started this one).
 struct StageSettings {
   std::string kind = "spin", title, shared_object, function;
   Ns time = -1, cheap_time = -1;   // of spin and sleep; -1: the planned cost
@@ -54,6 +54,9 @@ struct StageSettings {
   std::string follows;             // of a cuda stage: the stage that starts its kernels, within its own graph; else empty
   size_t part = 0;                 // of one that follows: its number among them, from 1
   std::vector<std::pair<std::string, StageSettings>> followers;  // of a cuda stage: those that it starts, in their order
+  int slot = -1;                   // of a load, and of a cuda stage whose weights are loaded for every frame: the memory that they take turns in
+  uint64_t slot_bytes = 0;         // of that memory
+  std::string loads;               // of a load: the stage whose weights it copies
   int marks = -1, least_mark = 0;  // of a cuda stage: the output whose values from `least_mark` on mark the rows in use
   std::string adapter, artefact;   // of an engine; `shared_object` is the vendor's library, or the adapter itself
   std::map<std::string, std::string> options;  // of an engine, for its adapter

@@ -124,9 +124,16 @@ bool are_detections(const std::vector<TensorType>& outputs) {
   return outputs.size() >= 3 && is(0, Dtype::fp32, 2) && is(1, Dtype::fp32, 1) && is(2, Dtype::int32, 1);
 }
 
+// The memory of weights that a stage loads, or that are loaded for it.
+void read_slot(const JsonField& from, StageSettings& stage) {
+  stage.slot = static_cast<int>(from["slot"]["number"].integer(0, MOST));
+  stage.slot_bytes = static_cast<uint64_t>(from["slot"]["bytes"].integer(0, MOST_NS));
+  if (from.has("device")) stage.device = static_cast<int>(from["device"].integer(0, 63));
+}
+
 StageSettings read_stage(const JsonField& from, const std::string& path) {
   StageSettings stage;
-  stage.kind = from["kind"].one_of({"spin", "sleep", "call", "host", "network", "convert", "cuda", "opencl", "engine", "callback"});
+  stage.kind = from["kind"].one_of({"spin", "sleep", "call", "host", "network", "convert", "cuda", "load", "opencl", "engine", "callback"});
   if (from.has("title")) stage.title = from["title"].text(LONGEST);
   for (const auto& [name, sockets] : {std::pair{"channels", &stage.channels}, std::pair{"observers", &stage.observers}})
     if (from.has(name))
@@ -136,6 +143,8 @@ StageSettings read_stage(const JsonField& from, const std::string& path) {
   if (stage.kind == "call") stage.shared_object = path_next_to(path, from["library"].text(LONGEST));
   if (stage.kind == "call" || stage.kind == "host") stage.function = from["function"].text(LONGEST);
   if (stage.kind == "host") stage.params = read_bytes(from["params"]);
+  if (stage.kind == "load") stage.loads = from["loads"].text(LONGEST);
+  if (stage.kind == "load" || from.has("slot")) read_slot(from, stage);
   if (!stage.computes()) return stage;
   for (const JsonField& entry : from["inputs"].items(MOST_PORTS))
     stage.inputs.push_back({entry["from"].text(LONGEST), static_cast<size_t>(entry["port"].integer(0, MOST_PORTS - 1)), read_type(entry, MOST_RANK)});

@@ -114,6 +114,7 @@ std::unique_ptr<Stage> make_unobserved(const StagePlace& place, size_t number) {
   if (how.kind == "network") return make_network_stage(place);
   if (how.kind == "convert") return make_convert_stage(place);
   if (how.kind == "cuda") return make_cuda_stage(place);
+  if (how.kind == "load") return make_load_stage(place);
   if (how.kind == "opencl") return make_opencl_stage(place);
   if (how.kind == "engine") return make_engine_stage(place);
   if (how.kind == "call") return std::make_unique<CallStage>(how.shared_object, how.function);

@@ -13,6 +13,7 @@ from socsched.descriptor.host import rapl_domains
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan
+from socsched.planning.task import COPY
 from socsched.runtime.boards.base import Meter
 from socsched.runtime.meters import Nvml, SamplingMeter
 from socsched.runtime.telemetry import PowerMeter
@@ -28,6 +29,7 @@ class LocalBoard:
 
     def __init__(self, platform: Platform | None = None) -> None:
         self._platform = platform
+        self._kinds: dict[str, str] | None = None
 
     def platform_for(self, plan: Plan) -> Platform:
         """Return this machine's platform; raise UsageError if the plan is for another one or for more cores."""
@@ -35,8 +37,9 @@ class LocalBoard:
 
     def cpus(self, engine: str, lanes: tuple[int, ...]) -> set[int]:
         """Return the CPU numbers of `lanes`; none for engines that are not CPUs."""
-        known = {e.id: e.kind for e in self._platform.engines} if self._platform else {}
-        return cpus(lanes) if known.get(engine, "cpu") == "cpu" else set()
+        if self._kinds is None:
+            self._kinds = {one.id: one.kind for one in (self._platform or host.detect()).engines}
+        return cpus(lanes) if self._kinds.get(engine, "cpu") == "cpu" else set()
 
     def meters(self) -> Sequence[Meter]:
         """Return meters of the package energy counters and of an NVIDIA GPU, if this user may read them."""
@@ -64,7 +67,7 @@ def platform_for(plan: Plan) -> Platform:
         )
     here = host.detect()
     known = {engine.id: engine for engine in here.engines}
-    for engine in plan.engines:
+    for engine in (one for one in plan.engines if one.kind != COPY):
         if engine.id not in known or engine.lanes > known[engine.id].units:
             units = known[engine.id].units if engine.id in known else 0
             raise UsageError(

@@ -11,7 +11,7 @@ import numpy as np
 from socsched.sim.lower import Lowered
 from socsched.trace.blocks import BLOCK
 from socsched.trace.columns import CLOCK, FOREIGN, MISS_OPEN, Columns, InstantColumns, JobColumns, SliceColumns
-from socsched.trace.stored import LAYOUTS, POWER, TRAFFIC, Counter, Meter, Stored
+from socsched.trace.stored import GBPS, LAYOUTS, POWER, TRAFFIC, Counter, Meter, Stored
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Steps = dict[str, tuple[Ints, NDArray[np.float64]]]
 
-HELD = 48 * 2**20
+HELD = 8 * 2**20
 """Bytes of rows up to which a trace is made in memory."""
 
 
@@ -33,7 +33,7 @@ class Recorder:
 
     def __init__(self, lowered: Lowered, held: int = HELD) -> None:
         self.lowered, self.held, self.taken = lowered, held, 0
-        self.widths = {"jobs": 13, "slices": 6 + lowered.tables["numbers"]["words"], "notes": 5, "steps": 3,
+        self.widths = {"jobs": 13, "slices": 9 + lowered.tables["numbers"]["words"], "notes": 5, "steps": 3,
                        "depths": 3, "samples": 1, "releases": 2, "levels": 3}  # fmt: skip
         self.logs: dict[str, list[bytes]] = {name: [] for name in self.widths}
         self.stream: Stream | None = None
@@ -45,8 +45,7 @@ class Recorder:
             self.taken += sum(map(len, blocks))
         if self.taken > self.held:
             self.stream = self.stream or Stream(self.lowered)
-            for name in set(self.logs) & set(STREAMED):
-                self.stream.take(name, self.rows(name), False)
+            self.stream.take({name: self.rows(name) for name in STREAMED}, False)
 
     def rows(self, name: str) -> Ints:
         """Return the rows of a log since the last call as a matrix."""
@@ -70,11 +69,10 @@ class Recorder:
         slow |= _levels(lowered, self.rows("levels"))
         foreign = _foreign(callbacks.foreign)
         if self.stream is not None:
-            for name in STREAMED:
-                self.stream.take(name, self.rows(name), True)
+            self.stream.take({name: self.rows(name) for name in STREAMED}, True)
             return self.stream.columns(fields, marks, slow, foreign)
         jobs = _ordered(self.rows("jobs"))
-        engines, job, segment, begin, end, *words = _ordered(self.rows("slices"))
+        engines, job, segment, begin, end, _, _, _, *words = _ordered(self.rows("slices"))
         sets = _Lanes()
         releases, frames = self.rows("releases"), self.rows("samples")[:, 0]
         counters = {**_meters(lowered, self.rows("steps")), **slow, **_depths(lowered, self.rows("depths")), **foreign}
@@ -94,7 +92,9 @@ class Recorder:
 
 STREAMED = ("jobs", "slices", "notes", "steps", "depths", "samples", "releases")
 """Logs that are written while a simulation runs; clocks change seldom."""
-_SLICES = ("engine", "job", "name", "start_ns", "end_ns")
+_JOB, _JOBS_WRITTEN = 2, 8
+"""In a row of a slice: its job, and how many rows of jobs came before it."""
+_SLICES = ("engine", "job", "name", "start_ns", "end_ns", "task", "frame")
 
 
 class Stream:
@@ -107,25 +107,54 @@ class Stream:
     def __init__(self, lowered: Lowered) -> None:
         self.lowered, self.lanes = lowered, _Lanes()
         self.stored = Stored(tempfile.TemporaryFile())  # noqa: SIM115 - lives as long as the columns
+        self.stored.sources, self.stored.origins = lowered.sources, _origins(lowered)
         self.notes: list[Ints] = []
         self.waiting: dict[str, Ints] = {}
+        self.jobs = 0
         self.depths: dict[int, tuple[int, int]] = {}
 
-    def take(self, name: str, rows: Ints, last: bool) -> None:
-        """Write rows of a log in blocks; `last`: all that are left."""
-        waiting = np.concatenate((self.waiting[name], rows)) if name in self.waiting else rows
-        ordered = name in ("jobs", "slices")
-        at, least = 0, 1 if last else BLOCK
-        while len(waiting) - at >= least:
+    def take(self, logs: Mapping[str, Ints], last: bool) -> None:
+        """Write rows by log in blocks; `last`: all that are left."""
+        self._add_instants(logs, last)
+        for name, rows in logs.items():
+            self.waiting[name] = np.concatenate((self.waiting[name], rows)) if name in self.waiting else rows
+        # slices look for jobs that are written: in the order in which their rows came, however many come at once
+        for part in self._parts("slices", last):
+            self._take_jobs(int(part[-1, _JOBS_WRITTEN]), False)
+            self._take_numbered("slices", part, False)
+        self._take_jobs(1 << 62, last)
+        if last:
+            self._take_numbered("slices", self.waiting["slices"][:0], True)
+        for name in STREAMED[2:]:
+            for part in self._parts(name, last):
+                getattr(self, f"_{name}")(part)
+
+    def _parts(self, name: str, last: bool, most: int = 1 << 62) -> Iterator[Ints]:
+        """Yield the waiting rows of a log in blocks, up to `most`; `last`: all that are left."""
+        waiting, at = self.waiting[name], 0
+        while min(len(waiting), most) - at >= (1 if last else BLOCK):
             part = waiting[at : at + BLOCK]
             at += len(part)
-            if ordered:
-                self._take_numbered(name, part, False)
-            else:
-                getattr(self, f"_{name}")(part)
+            yield part
         self.waiting[name] = waiting[at:].copy()
-        if ordered and last:
-            self._take_numbered(name, part=waiting[:0], last=True)
+
+    def _take_jobs(self, upto: int, last: bool) -> None:
+        for part in self._parts("jobs", last, upto - self.jobs):
+            self.jobs += len(part)
+            self._take_numbered("jobs", part, False)
+        if last:
+            self._take_numbered("jobs", self.waiting["jobs"][:0], True)
+
+    def _add_instants(self, logs: Mapping[str, Ints], last: bool) -> None:
+        """Tell the clock when slices ended, power or queues changed and frames were released, up to the last of these.
+
+        What is recorded as it happens is complete up to then, whatever the number of rows that come at once.
+        """
+        now = [logs["slices"][:, 5], logs["steps"][:, 0], logs["depths"][:, 0]]
+        upto = 1 << 62 if last else max((int(times[-1]) for times in now if len(times)), default=0)
+        self.stored.clock.add([*now, logs["releases"][:, 1]], upto)
+        self.stored.clock.forget()
+        self.stored.add_releases(*logs["releases"].T)
 
     def _take_numbered(self, name: str, part: Ints, last: bool) -> None:
         table, key = self.stored.tables[name], f"{name} by number"
@@ -140,6 +169,8 @@ class Stream:
         while len(rows) >= (1 if last else 2 * BLOCK):
             upto = min(first + BLOCK, int(rows[-1, 0]) + 1)
             here = int(np.searchsorted(rows[:, 0], upto))
+            if name == "slices" and rows[:here, _JOB].max() >= len(self.stored.tables["jobs"]):
+                break
             # a subject that has not ended has the row of another until it is mended
             block = np.repeat(rows[:1], upto - first, axis=0)
             block[rows[:here, 0] - first] = rows[:here]
@@ -150,14 +181,14 @@ class Stream:
     def _named(self, name: str, rows: Ints) -> dict[str, Ints]:
         if name == "jobs":
             return dict(zip(LAYOUTS["jobs"].columns, rows.T[1:], strict=True))
-        own = dict(zip(_SLICES, rows.T[1:6], strict=True))
-        return own | {"lanes": self.lanes.codes(list(rows.T[6:]))}
+        own = dict(zip(_SLICES, rows.T[1:8], strict=True))
+        return own | {"lanes": self.lanes.codes(list(rows.T[9:]))}
 
     def _notes(self, rows: Ints) -> None:
         self.notes.append(rows.copy())
 
     def _steps(self, rows: Ints) -> None:
-        self.stored.tables["meters"].append(dict(zip(("time_ns", "load", "rate"), rows.T, strict=True)))
+        self.stored.tables["meters"].append(dict(zip(("time_ns", "load", "traffic"), rows.T, strict=True)))
 
     def _samples(self, rows: Ints) -> None:
         self.stored.tables["frames"].append({"frame": rows[:, 0]})
@@ -177,17 +208,29 @@ class Stream:
         stored, numbers = self.stored, self.lowered.tables["numbers"]
         for notes in _instants(self.notes, marks):
             stored.tables["instants"].append(notes)
-        stored.sources = self.lowered.sources
         stored.meter = Meter(numbers["static_power"], numbers["scale"], numbers["energy_per_byte"])
         stored.counters = {name: Counter("meters", 0, None, 0.0, 1.0) for name in (POWER, TRAFFIC)}
         stored.add_counters(slow)
         queues = {_queue(self.lowered, task): (task, *ends) for task, ends in self.depths.items()}
         stored.counters |= {name: Counter("queues", task, 0.0, *ends) for name, (task, *ends) in sorted(queues.items())}
         stored.add_counters(foreign)
+        stored.finish()
         return stored.columns({**fields, "lane_sets": tuple(self.lanes.known)})
 
 
 # -- what both have in common
+
+
+def _origins(lowered: Lowered) -> tuple[int, ...]:
+    """Return the source that the frames of each task are counted from: its own timer, or the first on its way."""
+    sources, tasks = lowered.sources, {task.name: task for task in lowered.plan.tasks}
+
+    def origin(name: str, left: int) -> int:
+        if name in sources or not left or name not in tasks:
+            return sources.index(name) if name in sources else -1
+        return next((found for before in tasks[name].after if (found := origin(before, left - 1)) >= 0), -1)
+
+    return tuple(origin(name, len(tasks)) for name in tasks)
 
 
 class _Lanes:
@@ -262,7 +305,7 @@ def _meters(lowered: Lowered, steps: Ints) -> Steps:
     """Return power and traffic."""
     numbers = lowered.tables["numbers"]
     times = np.concatenate([np.zeros(1, np.int64), steps[:, 0]])
-    rates = np.concatenate([np.zeros(1), steps[:, 2].copy().view(np.float64)])
+    rates = np.concatenate([np.zeros(1), steps[:, 2] / GBPS])
     loads = np.concatenate([np.zeros(1), steps[:, 1].astype(np.float64)])
     power = numbers["static_power"] + loads / numbers["scale"] + rates * numbers["energy_per_byte"]
     moved = np.concatenate([[True], rates[1:] != rates[:-1]])

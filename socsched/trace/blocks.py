@@ -3,22 +3,24 @@
 A block holds up to `BLOCK` rows, and each of its columns is packed for itself, so that reading one column does not
 touch the others.  Within a block the rows are ordered by the table's `key` (the task of a job), and a column is stored
 as its 0th, 1st or 2nd differences there, less its `base` (a start counts from the activation): what repeats with every
-job of a task becomes 0.  Differences are zigzag numbers, split into planes of their lowest, second ... bytes, each
-compressed with zlib; a plane of zeros takes no room.
+job of a task becomes 0.  They are split into planes of their lowest, second ... bytes, each compressed; a plane of
+zeros takes no room.  Few distinct numbers are places in a list of them.
 
-Chosen with figures: 203,000 jobs of 256 tasks (executed times fixed; drawn at random) took 22; 80 bytes a job as
-JSON of base64 under gzip, 2.4; 45 so.  Parquet with differences and zstd, without meters, takes 10; 32 bytes (25 here):
-it knows no differences within a task, and would need pyarrow, which is optional here.  Bases across tables (a slice
-from its job) save 4 more bytes of the second and would tie blocks together.
+A time is the place of its instant in the trace's `Clock`: most of what happens ends or begins with something else.
+
+Chosen with figures: 100,000 jobs of 256 tasks whose times are drawn take 57 bytes a job with times as differences
+and 15 so, of which 4 are the instants themselves.  Parquet with differences and zstd knows no differences within a task
+and would need pyarrow, which is optional here.
 """
 
 from __future__ import annotations
 
+import bz2
 import os
 import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
@@ -30,6 +32,8 @@ from socsched.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from socsched.trace.stored import Stored
+
     Ints = NDArray[np.int64]
 
 BLOCK = 1 << 16
@@ -38,26 +42,43 @@ CACHED = 140 * 2**20
 """Bytes of whole columns that are kept of a file."""
 _KEPT = 48
 """Columns of single blocks that are kept of a file."""
-_LEVEL = 4
-_HEAD = struct.Struct("<BBI")
-"""Of a packed column: number of differences, mask of its planes, bytes of its first values."""
+_LEVEL = 6
+_HEAD = struct.Struct("<BBII")
+"""Of packed numbers: how they are differences (`_pack`), mask of their planes, bytes and number of the first values."""
+_SIGNED, _THOROUGH, _LISTED = 4, 8, 16
+"""Added to how: numbers are zigzag numbers; planes are compressed with bz2; what is packed are places in a list of the
+numbers there are, which precedes the first values."""
+_FEW_ROWS = 256
+_COLUMN = struct.Struct("<BIqq")
+"""Of a column: whether it holds places in the clock, bytes of its numbers, behind which is what places leave of the
+times, and its extremes where it counts from a derived column."""
+_ROWS = 3
+"""Differences from row to row instead of within a group."""
+_RECENT = 1 << 20
+"""Instants in which a time is looked for that is written."""
 _FEW = 8
 """Blocks up to which entries are taken from single blocks, not from the whole column."""
+
+
+Derived = Callable[["Stored", Callable[[str], "Ints"], tuple[int, int]], "Ints"]
+"""Makes a column of a block of others of it, and of the extremes of the column that counts from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A table: its columns, the one that orders rows within a block, and signed sums of columns that others count from.
 
-    `key` precedes all others, and a column those that count from it.  `begin` and `end` name columns of times, by which
-    blocks are found.
+    `key` precedes all others, and a column those that count from it.  `times` are columns of instants, `begin` and
+    `end` those by which blocks are found.  `derived` columns are made of others, and only counted from.
     """
 
     columns: tuple[str, ...]
     key: str = ""
     base: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    times: tuple[str, ...] = ()
     begin: str = ""
     end: str = ""
+    derived: Mapping[str, Derived] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +95,8 @@ class Block:
 class Table:
     """A table in a file: appended block by block, or read."""
 
-    def __init__(self, file: File, name: str, layout: Layout) -> None:
-        self.file, self.name, self.layout = file, name, layout
+    def __init__(self, owner: Stored, name: str, layout: Layout) -> None:
+        self.owner, self.file, self.name, self.layout = owner, owner.file, name, layout
         self.blocks: list[Block] = []
         self.bounds: dict[str, tuple[int, int]] = {}
         self.late: dict[int, dict[int, dict[str, int]]] = {}
@@ -115,17 +136,34 @@ class Table:
     def _write(self, columns: Mapping[str, Ints]) -> None:
         layout, rows = self.layout, len(columns[self.layout.columns[0]])
         self._bound(columns)
-        groups = _groups(columns[layout.key]) if layout.key else None
-        parts = []
-        for name in layout.columns:
-            values = columns[name]
-            for sign, other in layout.base.get(name, ()):
-                values = values - sign * columns[other]
-            parts.append(_pack(values, None if name == layout.key else groups))
+        groups, placed = _groups(columns[layout.key]) if layout.key else None, dict[str, Ints]()
+        parts = [self._packed(name, columns, groups, placed) for name in layout.columns]
         data = b"".join([struct.pack(f"<{len(parts)}I", *map(len, parts)), *parts])
         begin = int(columns[layout.begin].min()) if layout.begin else 0
         end = int(columns[layout.end].max()) if layout.end else 0
         self.blocks.append(Block(self.file.write(data), len(data), rows, begin, end))
+
+    def _packed(self, name: str, columns: Mapping[str, Ints], groups: Groups | None, placed: dict[str, Ints]) -> bytes:
+        """Return a column of a block, as places in the clock if they take less room; these then enter `placed`."""
+        layout, values, window = self.layout, columns[name], (0, 0)
+        base, key = layout.base.get(name, ()), name == layout.key
+        groups = None if key else groups
+        for sign, other in base:
+            if made := layout.derived.get(other):
+                window = int(columns[name].min()), int(columns[name].max())
+                values = values - sign * made(self.owner, columns.__getitem__, window)
+            else:
+                values = values - sign * columns[other]
+        packed, left = _pack(values, groups, key), b""
+        if name in layout.times and all(other in placed for _, other in base):
+            places, rest = self.owner.clock.places(columns[name])
+            counted = places
+            for sign, other in base:
+                counted = counted - sign * placed[other]
+            ours = _pack(counted, groups), _pack(rest, groups) if rest.any() else b""
+            if sum(map(len, ours)) < len(packed):
+                (packed, left), placed[name] = ours, places
+        return _COLUMN.pack(name in placed, len(packed), *window) + packed + left
 
     def block(self, number: int, name: str) -> Ints:
         """Return a column of a block."""
@@ -140,24 +178,53 @@ class Table:
         return values
 
     def _raw(self, number: int, name: str) -> Ints:
-        values: Ints = self.file.kept((self.name, number, name), lambda: self._unpacked(number, name))
-        return values
+        return self._read(number, name)[0]
 
-    def _unpacked(self, number: int, name: str) -> Ints:
+    def _read(self, number: int, name: str) -> tuple[Ints, Ints | None]:
+        """Return a column of a block as written, and its places in the clock if it holds them."""
+        found: tuple[Ints, Ints | None]
+        found = self.file.kept((self.name, number, name), lambda: self._unpacked(number, name))
+        return found
+
+    def _unpacked(self, number: int, name: str) -> tuple[Ints, Ints | None]:
         layout, block = self.layout, self.blocks[number]
-        count = len(layout.columns)
+        count, base = len(layout.columns), layout.base.get(name, ())
         try:
             sizes = struct.unpack(f"<{count}I", self.file.read(block.offset, 4 * count))
             if 4 * count + sum(sizes) != block.size:
                 raise ValueError("its columns do not add up")
             place = layout.columns.index(name)
             data = self.file.read(block.offset + 4 * count + sum(sizes[:place]), sizes[place])
-            values = _unpack(data, block.rows, self._grouped(number) if layout.key not in ("", name) else None)
-        except (struct.error, zlib.error, ValueError, IndexError, OverflowError) as error:
+            placed, size, *window = _COLUMN.unpack_from(data)
+            main, left = data[_COLUMN.size : _COLUMN.size + size], data[_COLUMN.size + size :]
+            groups = self._grouped(number) if layout.key not in ("", name) else None
+            values = _unpack(main, block.rows, groups)
+            if placed:
+                for sign, other in base:
+                    places = self._read(number, other)[1]
+                    if places is None:
+                        raise ValueError("a place counted from a time")
+                    values = values + sign * places
+                times = self.owner.clock.times(values)
+                return times + _unpack(left, block.rows, groups) if left else times, values
+            for sign, other in base:
+                if made := layout.derived.get(other):
+                    values = values + sign * made(self.owner, lambda column: self._raw(number, column), (*window,))
+                else:
+                    values = values + sign * self._raw(number, other)
+            return values, None
+        except (struct.error, zlib.error, OSError, EOFError, ValueError, IndexError, OverflowError) as error:
             raise self.file.damaged(f"{self.name}, block {number}: {error}") from None
-        for sign, other in layout.base.get(name, ()):
-            values = values + sign * self._raw(number, other)
-        return values
+
+    def written(self, name: str, begin: int, end: int) -> Ints:
+        """Return entries of a column as they were written, before any was mended; ValueError beyond the last."""
+        begins = self.begins
+        if not 0 <= begin < end <= begins[-1]:
+            raise ValueError("rows beyond the table")
+        first, last = (int(np.searchsorted(begins, at, side="right")) - 1 for at in (begin, end - 1))
+        parts = [self._raw(number, name) for number in range(first, last + 1)]
+        rows: Ints = np.concatenate(parts)[begin - begins[first] : end - begins[first]]
+        return rows
 
     def _grouped(self, number: int) -> Groups:
         key = self.layout.key
@@ -171,6 +238,57 @@ class Table:
     def column(self, name: str) -> Column:
         """Return a column, which is read when asked for."""
         return Column(self, name)
+
+
+class Clock:
+    """The instants at which something ends or is released, in order; the first is 0.
+
+    A time is the place of the last instant up to it, and what is left; a negative one is itself.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._recent, self._first, self._waiting = np.zeros(1, np.int64), 0, np.zeros(0, np.int64)
+        self._written = 0
+
+    def add(self, times: Sequence[Ints], upto: int) -> None:
+        """Add the instants up to a time; those after it are kept, since more may follow before them."""
+        fresh = np.unique(np.concatenate((self._waiting, *times)))
+        here = int(np.searchsorted(fresh, upto, side="right"))
+        fresh, self._waiting = fresh[:here], fresh[here:]
+        self._recent = np.concatenate((self._recent, fresh[np.searchsorted(fresh, self._recent[-1], side="right") :]))
+        while self.left >= BLOCK:
+            self.write(BLOCK)
+
+    def forget(self) -> None:
+        """Keep no more instants in memory than those in which times of rows yet to come may be looked for."""
+        old = max(self._written - _RECENT - self._first, 0)
+        self._recent, self._first = self._recent[old:], self._first + old
+
+    @property
+    def left(self) -> int:
+        """Return how many instants are not in the file yet."""
+        return self._first + len(self._recent) - self._written
+
+    def write(self, most: int) -> None:
+        """Write at most so many of the instants that are not in the file yet."""
+        part = self._recent[self._written - self._first :][:most]
+        self.table.append({"time_ns": part})
+        self._written += len(part)
+
+    def places(self, times: Ints) -> tuple[Ints, Ints]:
+        """Return the places of times up to the last instant, and what is left."""
+        at = np.searchsorted(self._recent, times, side="right") - 1
+        # one older than all that are looked at counts from the first instant
+        places = np.where(at < 0, np.minimum(times, 0), at + self._first)
+        return places, np.where(at < 0, np.maximum(times, 0), times - self._recent[at])
+
+    def times(self, places: Ints) -> Ints:
+        """Return the instants at places."""
+        inside = places >= 0
+        times = places.copy()
+        times[inside] = self.table.column("time_ns")[places[inside]]
+        return times
 
 
 class File:
@@ -340,21 +458,43 @@ def _groups(key: Ints) -> Groups:
     return order, np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
 
 
-def _pack(values: Ints, groups: Groups | None) -> bytes:
+def _pack(values: Ints, groups: Groups | None, thorough: bool = False) -> bytes:
+    """Return numbers as their 0th to 2nd differences within groups, or their first from row to row."""
     order, fresh = groups or (slice(None), np.zeros(1, np.int64))
     plain = values[order]
     steps = np.diff(plain, prepend=plain[:1])
     steps[fresh] = 0
     second = np.diff(steps, prepend=steps[:1])
     second[fresh] = 0
-    times, best = min(enumerate((plain, steps, second)), key=lambda entry: _weight(entry[1]))
-    zigzag = ((best << 1) ^ (best >> 63)).astype("<u8", copy=False)
-    planes = zigzag.view(np.uint8).reshape(-1, 8)
-    firsts = zlib.compress(np.diff(plain[fresh], prepend=0).astype("<i8").tobytes(), _LEVEL) if times else b""
+    choices = [plain, steps, second]
+    if groups is not None:
+        choices.append(np.diff(values, prepend=values[:1]))
+    how, best = min(enumerate(choices), key=lambda entry: _weight(entry[1]))
+    first = values[:1] if how == _ROWS else plain[fresh] if how else plain[:0]
+    packed = _packed_planes(how, first, best, thorough)
+    if len(best) > _FEW_ROWS and packed[1] & ~1:  # of several planes, each would say anew which of few numbers it is
+        numbers, index, counts = np.unique(best, return_inverse=True, return_counts=True)
+        if len(numbers) < len(best) // 4:
+            order = np.argsort(-counts, kind="stable")  # what is frequent has a short place
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            few = _packed_planes(how | _LISTED, np.concatenate((numbers[order], first)), place[index], False)
+            packed = min(packed, few, key=len)
+    return packed
+
+
+def _packed_planes(how: int, first: Ints, values: Ints, thorough: bool) -> bytes:
+    if values.min() < 0:
+        how, values = how | _SIGNED, (values << 1) ^ (values >> 63)
+    if thorough:
+        how |= _THOROUGH
+    planes = values.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
+    firsts = zlib.compress(np.diff(first, prepend=0).astype("<i8").tobytes(), _LEVEL) if len(first) else b""
     used = [k for k in range(8) if planes[:, k].any()]
-    parts = [zlib.compress(planes[:, k].tobytes(), _LEVEL) for k in used]
+    raw = [planes[:, k].tobytes() for k in used]
+    parts = [bz2.compress(data) if thorough else zlib.compress(data, _LEVEL) for data in raw]
     sizes = struct.pack(f"<{len(parts)}I", *map(len, parts))
-    return b"".join([_HEAD.pack(times, sum(1 << k for k in used), len(firsts)), sizes, firsts, *parts])
+    return b"".join([_HEAD.pack(how, sum(1 << k for k in used), len(firsts), len(first)), sizes, firsts, *parts])
 
 
 def _weight(values: Ints) -> float:
@@ -363,34 +503,42 @@ def _weight(values: Ints) -> float:
 
 
 def _unpack(data: bytes, rows: int, groups: Groups | None) -> Ints:
-    times, mask, size = _HEAD.unpack_from(data)
+    how, mask, size, count = _HEAD.unpack_from(data)
     used = [k for k in range(8) if mask >> k & 1]
     sizes = struct.unpack_from(f"<{len(used)}I", data, _HEAD.size)
     at = _HEAD.size + 4 * len(used)
-    if times > 2 or at + size + sum(sizes) != len(data):
+    times, listed = how & _ROWS, how & _LISTED
+    if how >= 2 * _LISTED or at + size + sum(sizes) != len(data):
         raise ValueError("a column that does not add up")
-    order, fresh = groups or (slice(None), np.zeros(1, np.int64))
+    order, fresh = (None if times == _ROWS else groups) or (slice(None), np.zeros(1, np.int64))
     planes = np.zeros((rows, 8), np.uint8)
     start = at + size
     for k, length in zip(used, sizes, strict=True):
-        planes[:, k] = np.frombuffer(_expanded(data[start : start + length], rows), np.uint8)
+        planes[:, k] = np.frombuffer(_expanded(data[start : start + length], rows, how & _THOROUGH), np.uint8)
         start += length
-    zigzag = planes.view("<u8").reshape(-1)
-    plain = (zigzag >> np.uint64(1)).view(np.int64) ^ -(zigzag & np.uint64(1)).view(np.int64)
-    if times:
-        firsts = np.cumsum(np.frombuffer(_expanded(data[at : at + size], 8 * len(fresh)), "<i8"))
-        counts = np.diff(np.append(fresh, rows))
-        for _ in range(times):
-            plain = np.cumsum(plain)
-            plain -= np.repeat(plain[fresh], counts)
-        plain += np.repeat(firsts, counts)
+    plain = planes.view("<i8").reshape(-1)
+    if how & _SIGNED:
+        plain = (plain.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(plain & 1)
+    if times or listed:
+        most = (len(fresh) if times else 0) + (rows if listed else 0)
+        if count > most:
+            raise ValueError("more first values than groups")
+        firsts = np.cumsum(np.frombuffer(_expanded(data[at : at + size], 8 * count), "<i8"))
+        if listed:
+            plain = firsts[: count - len(fresh) * (times > 0)][plain]
+        if times:
+            counts = np.diff(np.append(fresh, rows))
+            for _ in range(1 if times == _ROWS else times):
+                plain = np.cumsum(plain)
+                plain -= np.repeat(plain[fresh], counts)
+            plain += np.repeat(firsts[count - len(fresh) :], counts)
     values = np.empty(rows, np.int64)
     values[order] = plain
     return values
 
 
-def _expanded(data: bytes, size: int) -> bytes:
-    expander = zlib.decompressobj()
+def _expanded(data: bytes, size: int, thorough: int = 0) -> bytes:
+    expander = bz2.BZ2Decompressor() if thorough else zlib.decompressobj()
     found = expander.decompress(data, size + 1)
     if len(found) != size:
         raise ValueError(f"{size} bytes expected")

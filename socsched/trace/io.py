@@ -246,7 +246,7 @@ def _index(trace: Trace, columns: Columns, stored: Stored) -> dict[str, Any]:
     index |= {"kind": trace.kind, "duration_ns": trace.duration_ns, "seed": trace.seed}
     index |= {name: list(getattr(columns, name)) for name in _NAMES}
     index |= {"reads": [list(names) for names in columns.reads], "lane_sets": [list(s) for s in columns.lane_sets]}
-    index |= {"sources": list(stored.sources), "meter": stored.meter}
+    index |= {"sources": list(stored.sources), "origins": list(stored.origins), "meter": stored.meter}
     index["counters"] = {name: list(counter) for name, counter in stored.counters.items()}
     index["tables"] = {
         name: {
@@ -338,7 +338,7 @@ def _open(data: Mapping[str, Any], file: BinaryIO, path: str | Path, end: int) -
         after = block.offset + block.size
     if after > end:
         raise ValueError("blocks beyond the end of the file")
-    stored.sources = tuple(data["sources"])
+    stored.sources, stored.origins = tuple(data["sources"]), tuple(data["origins"])
     stored.meter = Meter(*data["meter"]) if data["meter"] else None
     stored.counters = {name: Counter(*counter) for name, counter in data["counters"].items()}
     if any(counter.table not in ("meters", "queues", "counters") for counter in stored.counters.values()):
@@ -418,6 +418,7 @@ class _Index(_Named):
     """What is behind the blocks of a file of version 3."""
 
     sources: Annotated[tuple[Text, ...], Rows]
+    origins: Annotated[tuple[Amount, ...], Rows]
     meter: tuple[Real, Real, Real] | None
     counters: Mapping[Text, tuple[Text, Count, Real | None, Real, Real]]
     tables: Mapping[Text, _Blocks]

@@ -13,11 +13,12 @@ from socsched.trace.convert import Names, encode_values
 from socsched.trace.execution_intervals import arrows, stays, used_lanes
 from socsched.trace.protobuf import Block, Buffer, Part, Shape, Slot, fixed64, items, message, number, plain, raw, text
 from socsched.trace.protobuf import width as width_of
+from socsched.units import format_duration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from socsched.trace.columns import Ints
+    from socsched.trace.columns import Floats, Ints
 
     Values = Mapping[str, NDArray[Any]]
 
@@ -35,7 +36,7 @@ Track = tuple[str, str]
 
 PROCESS = 1
 """Identity of the process's own track; the other tracks are numbered upwards from it."""
-_PID, _SEQUENCE = 1, 1
+_PID, _SEQUENCE, _GPU_SEQUENCE, _FIRST_COUNTER = 1, 1, 2, 3
 _BOOT, _CLOCK = 6, 64
 """Perfetto's clock since boot, and the sequence's own, whose readings are counted from the one before."""
 
@@ -61,7 +62,7 @@ class Events:
         """Yield the packets of all events in order of time."""
         tables = (_CATEGORIES, self.categories), (_NAMES, self.names), (_ARGS, self.args), (_STRINGS, self.strings)
         yield _interned([(field, name, at + 1) for field, names in tables for name, at in names.items()], True)
-        times = [self.begin_ns, self.release_ns, self.instant_ns, *(at for _, at, _ in self.counters)]
+        times = [self.begin_ns, self.release_ns, self.instant_ns]
         edges = np.unique(np.concatenate([at[BLOCK::BLOCK] for at in times])).tolist()
         rest = Block(np.zeros(0, np.int64), self._gap([*times, self.end_ns]))
         done, buffer = [0] * len(times), Buffer()
@@ -74,6 +75,8 @@ class Events:
             if texts:
                 yield texts
             yield data.data
+        for sequence, (uuid, at, values) in enumerate(self.counters, _FIRST_COUNTER):
+            yield from _steps(sequence, uuid, at, values)
 
     def _gap(self, times: Sequence[Ints]) -> int:
         """Return the bytes that hold the time (ns) from any event to the next, by the begins alone: more are nearer."""
@@ -84,11 +87,11 @@ class Events:
 
     def _name_everything(self) -> None:
         columns = self.columns
-        for name in ("frame", "text", "stage", "status", "deadline_ns", "slack_ns", "response_ns", "exec_ns"):
+        for name in ("frame", "text", "status", "deadline", "deadline_ns", "slack_ns", "exec_ns"):
             self.args[name]
         for name in ("blocking_ns", "preemptions", "migrations", "lanes"):
             self.args[name]
-        for name in (*columns.tasks, *STATUS):
+        for name in (*STATUS, "", *(format_duration(task.deadline_ns) for task in self.plan.tasks)):
             self.strings[name]
         for name in (*columns.tasks, *columns.names, "input"):
             self.names[name]
@@ -159,14 +162,14 @@ class Events:
 
     # -- a block: leftovers go first, since they began earlier
 
-    def _block(self, rest: Block, held: slice, released: slice, noted: slice, *stepped: slice) -> tuple[bytes, Block]:
-        counts = [x.stop - x.start for x in (released, noted, *stepped)]
+    def _block(self, rest: Block, held: slice, released: slice, noted: slice) -> tuple[bytes, Block]:
+        counts = [x.stop - x.start for x in (released, noted)]
         lanes = self.lane_counts[self.place[held]]
         # one entry for every lane of every stay
         stay = np.repeat(np.arange(held.start, held.stop), lanes)
         lane = np.arange(len(stay)) - np.repeat(np.cumsum(lanes) - lanes, lanes)
         needs = 2 + 2 * self.nested[stay]
-        edges = np.cumsum([0, counts[0], len(rest.time), int(needs.sum()), *counts[1:]])
+        edges = np.cumsum([0, counts[0], len(rest.time), int(needs.sum()), counts[1]])
         time = np.empty(edges[-1], np.int64)
         block = Block(time, rest.gap, rest.last)
         time[edges[1] : edges[2]] = rest.time
@@ -175,13 +178,6 @@ class Events:
         self._put_releases(block, released, np.arange(counts[0]))
         self._put_stays(block, stay, lane, begins, begins + needs - 1)
         texts = self._put_instants(block, noted, np.arange(edges[3], edges[4]))
-        for (uuid, at, values), span, begin, end in zip(self.counters, stepped, edges[4:-1], edges[5:], strict=True):
-
-            def step(_: Mapping[str, int], uuid: int = uuid) -> list[Part]:
-                return [*number(9, _COUNTER), *number(11, uuid), *fixed64(44, Slot("value", 8))]
-
-            time[begin:end] = at[span]
-            self._put(block, np.arange(begin, end), ("counter", uuid), step, {"value": raw(values[span])})
         return texts, block
 
     def _put_releases(self, block: Block, span: slice, places: Ints) -> None:
@@ -255,41 +251,41 @@ class Events:
         most = int(receives.max(initial=0)) + 1
         # negative varints take ten bytes, so late jobs, with negative slack, are encoded separately
         ended = np.where(finish < 0, 0, np.where(finish <= deadline, 1, 2))
-        known = np.array([name in self.tasks for name in self.columns.tasks] or [False])[task]
-        allowed = np.array([self.tasks[name].deadline_ns if name in self.tasks else 0 for name in self.columns.tasks])
-        response = np.where(known & (ended > 0), finish - deadline + allowed[task], 0) if len(task) else task
-        values = {
-            "frame": items(jobs.frame[job]),
-            "deadline_ns": items(deadline),
-            "slack_ns": items(np.where(ended == 1, deadline - finish, 0)),
-            "response_ns": items(response),
-            "exec_ns": items(jobs.exec_ns[job]),
-            "blocking_ns": items(jobs.blocking_ns[job]),
-            "preemptions": items(jobs.preemptions[job]),
-        }
-        if self.migrates:
-            values["migrations"] = items(jobs.migrations[job])
+        values = {"frame": items(jobs.frame[job]), "deadline_ns": items(deadline)}
+        values["slack_ns"] = items(np.where(ended == 1, deadline - finish, 0))
+        # what ran without a break for as long as its slice shows says no more
+        whole = (jobs.preemptions[job] == 0) & (jobs.blocking_ns[job] == 0) & (jobs.migrations[job] == 0)
+        broken = ~(whole & (ended > 0) & (jobs.exec_ns[job] == finish - jobs.start_ns[job]))
+        details = ("exec_ns", "blocking_ns", "preemptions", *(("migrations",) if self.migrates else ()))
+        values |= {name: items(getattr(jobs, name)[job]) for name in details}
+        gang = self.lane_counts[self.place[stay]] > 1
         constant = (task * len(STATUS) + jobs.status[job]) * len(self.tracks) + self.place[stay]
         fixed, codes = self._constants(constant * self.most_lanes + lane)
-        for shape, rows in _alike(((sends * most + receives) * 3 + ended) * 2 + known):
-            arrived, (out, into) = shape // 2 % 3, divmod(shape // 6, most)
-            left_out = {"slack_ns", "response_ns"} if not arrived else set() if shape % 2 else {"response_ns"}
-            chosen = {name: column[rows] for name, column in values.items() if name not in left_out}
-            shown = tuple(chosen)[1:]
+        for shape, rows in _alike((((sends * most + receives) * 3 + ended) * 2 + broken) * 2 + gang):
+            on_many, told, arrived = shape % 2, shape // 2 % 2, shape // 4 % 3
+            out, into = divmod(shape // 12, most)
+            shown = ("slack_ns" if arrived else "deadline_ns", *(details if told else ()))
+            chosen = {name: values[name][rows] for name in ("frame", *shown)}
             if arrived == 2:
                 chosen["slack_ns"] = items((deadline - finish)[rows])
             chosen |= {f"sends{i}": raw(links.by_job[sent[rows] + i]) for i in range(out)}
             chosen |= {f"receives{i}": raw(received[rows] + i) for i in range(into)}
 
             def body(
-                widths: Mapping[str, int], shown: Sequence[str] = shown, out: int = out, into: int = into
+                widths: Mapping[str, int],
+                shown: Sequence[str] = shown,
+                out: int = out,
+                into: int = into,
+                on_many: int = on_many,
             ) -> list[Part]:
                 named = [*number(10, Slot("name", widths["name"])), *number(3, Slot("category", widths["category"]))]
-                args = [*self._string("stage", widths), *self._number("frame", widths), *self._string("status", widths)]
-                args += [part for name in shown for part in self._number(name, widths)]
-                return [*_event(_BEGIN, widths), *named, *args, *self._string("lanes", widths), *_arrows(out, into)]
+                args = [*self._string("status", widths), *self._string("deadline", widths)]
+                args += self._string("lanes", widths) if on_many else []
+                args += [part for name in ("frame", *shown) for part in self._number(name, widths)]
+                return [*_event(_BEGIN, widths), *named, *args, *_arrows(out, into)]
 
-            self._put(block, places[rows], ("begin", shown, out, into), body, chosen, fixed, codes[rows])
+            own = {name: column for name, column in fixed.items() if on_many or name != "lanes"}
+            self._put(block, places[rows], ("begin", shown, out, into, on_many), body, chosen, own, codes[rows])
 
     def _constants(self, keys: Ints) -> tuple[Values, Ints]:
         """Return a table of the values that depend only on task, status, place and lane, and each entry's row in it."""
@@ -301,10 +297,10 @@ class Events:
             number, status = divmod(rest, len(STATUS))
             name = self.columns.tasks[number]
             category = self.tasks[name].kind if name in self.tasks else "job"
-            stage = self.strings[name] + 1
-            named = (self.names[name] + 1, self.categories[category] + 1, stage, self.strings[STATUS[status]] + 1)
-            rows.append((int(self.tracks[place, lane]), *named, self.lanes_text[place]))
-        names = ("track", "name", "category", "stage", "status", "lanes")
+            limit = format_duration(self.tasks[name].deadline_ns) if name in self.tasks else ""
+            named = (self.names[name] + 1, self.categories[category] + 1, self.strings[STATUS[status]] + 1)
+            rows.append((int(self.tracks[place, lane]), *named, self.strings[limit] + 1, self.lanes_text[place]))
+        names = ("track", "name", "category", "status", "deadline", "lanes")
         table = np.array(rows, np.int64).reshape(-1, len(names))
         return {name: items(table[:, at]) for at, name in enumerate(names)}, codes
 
@@ -353,14 +349,31 @@ def _interned(entries: Sequence[tuple[int, str, int]], start: bool = False) -> b
     """Return a packet with (table, text, number) entries; the first one starts the tables, and the sequence's clock."""
     tables = [part for field, words, at in entries for part in message(field, [*number(1, at), *text(2, words)])]
     content = plain(message(12, tables))
-    if not start:
-        return packet(content, flags=_TABLES_NEEDED)
+    return _started(content) if start else packet(content, flags=_TABLES_NEEDED)
+
+
+def _started(content: bytes = b"", sequence: int = _SEQUENCE, uuid: int = 0) -> bytes:
+    """Return the packets that start a sequence and its clock; `uuid`: the track of events that state none."""
+    of_events = message(11, number(11, uuid)) if uuid else []
+    content += plain(message(59, [*of_events, *number(58, _CLOCK)]))
     both = [
         *message(1, [*number(1, _BOOT), *number(2, 0)]),
         *message(1, [*number(1, _CLOCK), *number(2, 0), *number(3, 1)]),
     ]
-    content += plain(message(59, number(58, _CLOCK)))
-    return packet(content, flags=_TABLES_START) + packet(plain(message(6, both)), flags=_TABLES_NEEDED)
+    first = packet(content, flags=_TABLES_START, sequence=sequence)
+    return first + packet(plain(message(6, both)), flags=_TABLES_NEEDED, sequence=sequence)
+
+
+def _steps(sequence: int, uuid: int, at: Ints, values: Floats) -> Iterator[bytes]:
+    """Yield the steps of a counter, as a sequence of its own: their packets differ in time and value alone."""
+    yield _started(sequence=sequence, uuid=uuid)
+    gaps = np.diff(at, prepend=0)
+    for begin in range(0, len(at), BLOCK):
+        part = slice(begin, begin + BLOCK)
+        columns = {"time": items(gaps[part]), "value": raw(values[part])}
+        head = [*number(10, sequence), *number(13, _TABLES_NEEDED), *number(8, Slot("time", columns["time"].itemsize))]
+        shape = Shape(message(1, [*head, *message(11, [*number(9, _COUNTER), *fixed64(44, Slot("value", 8))])]))
+        yield shape.fill(shape.blank(len(columns["value"])), columns).tobytes()
 
 
 def _ordered(times: Sequence[Ints]) -> tuple[Ints, Ints | slice]:
@@ -392,7 +405,6 @@ def _alike(codes: Ints) -> Iterator[tuple[int, Ints]]:
 # own, numbered GPU by GPU in the order of the plan's engines.
 
 
-_GPU_SEQUENCE = 2
 _COMPUTE = 2
 
 
@@ -467,9 +479,9 @@ def tracks_of(columns: Columns, plan: Plan) -> list[Track]:
     return list(dict.fromkeys([*sources, *lanes, *used, *counters]))
 
 
-def packet(*parts: bytes, flags: int = 0) -> bytes:
-    """Return a packet of the trace's one sequence; `flags` are its ``sequence_flags``."""
-    own = [*number(10, _SEQUENCE), *(number(13, flags) if flags else [])]
+def packet(*parts: bytes, flags: int = 0, sequence: int = _SEQUENCE) -> bytes:
+    """Return a packet; `flags` are its ``sequence_flags``."""
+    own = [*number(10, sequence), *(number(13, flags) if flags else [])]
     return plain(message(1, [*own, *parts]))
 
 

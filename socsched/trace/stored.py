@@ -2,44 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from socsched.descriptor.limits import MOST_NS
-from socsched.trace.blocks import File, Layout, Table, spans
+from socsched.trace.blocks import BLOCK, Clock, File, Layout, Table, spans
 from socsched.trace.columns import MAGIC, Columns, InstantColumns, JobColumns, SliceColumns
 
 if TYPE_CHECKING:
     from socsched.trace.columns import Floats, Ints
 
 POWER, TRAFFIC = "power_mw", "bandwidth_gbps"
+GBPS = 1e5
+"""Recorded steps of traffic (10 kB/s) in a GB/s."""
 
+
+def _released(stored: Stored, column: Callable[[str], Ints], _: tuple[int, int]) -> Ints:
+    """Return when the frames of jobs were released, where that is on record by their activation, else the latter."""
+    frames, activation, tasks = column("frame"), column("activation_ns"), column("task")
+    times = activation.copy()
+    for task in np.unique(tasks).tolist():
+        release = stored.releases(stored.origins[task]) if 0 <= task < len(stored.origins) else activation[:0]
+        rows = np.flatnonzero((tasks == task) & (frames >= 0) & (frames < len(release)))
+        at = release[frames[rows]]
+        times[rows] = np.where(at <= activation[rows], at, activation[rows])
+    return times
+
+
+def _jobs(stored: Stored, column: Callable[[str], Ints], window: tuple[int, int]) -> Ints:
+    """Return which of the jobs of a window have the tasks and frames of slices; any where none has."""
+    low, high = window
+    if not 0 <= low <= high < low + WINDOW:
+        return np.full(len(column("task")), low)
+    jobs = stored.tables["jobs"]
+    known = (jobs.written("task", low, high + 1) << 40) + jobs.written("frame", low, high + 1)
+    order = np.argsort(known, kind="stable")
+    at = np.searchsorted(known[order], (column("task") << 40) + column("frame"))
+    found: Ints = low + order[np.minimum(at, len(order) - 1)]
+    return found
+
+
+WINDOW = 1 << 22
+"""Most jobs among which those of a block of slices are looked for."""
 LAYOUTS = {
+    "clock": Layout(("time_ns",)),
     "jobs": Layout(
         ("task", "frame", "activation_ns", "deadline_ns", "start_ns", "finish_ns", "exec_ns", "blocking_ns",
          "preemptions", "migrations", "status", "sampled"),
         "task",
         {
-            "deadline_ns": ((1, "activation_ns"),),
+            "deadline_ns": ((1, "release_ns"),),
             "start_ns": ((1, "activation_ns"),),
             "finish_ns": ((1, "start_ns"),),
             "exec_ns": ((1, "finish_ns"), (-1, "start_ns")),
         },
+        ("activation_ns", "start_ns", "finish_ns"),
+        derived={"release_ns": _released},
     ),
     "slices": Layout(
-        ("name", "engine", "lanes", "job", "start_ns", "end_ns"), "name", {"end_ns": ((1, "start_ns"),)},
-        "start_ns", "end_ns",
+        ("task", "frame", "name", "engine", "lanes", "job", "start_ns", "end_ns"), "task",
+        {"end_ns": ((1, "start_ns"),), "job": ((1, "job of frame"),)},
+        ("start_ns", "end_ns"), "start_ns", "end_ns", {"job of frame": _jobs},
     ),
-    "instants": Layout(("subject", "time_ns", "kind", "frame", "value"), "subject"),
+    "instants": Layout(("subject", "time_ns", "kind", "frame", "value"), "subject", times=("time_ns",)),
     "frames": Layout(("frame",)),
-    "releases": Layout(("source", "time_ns"), "source"),
-    "meters": Layout(("time_ns", "load", "rate")),
-    "queues": Layout(("counter", "time_ns", "value"), "counter"),
-    "counters": Layout(("counter", "time_ns", "value"), "counter"),
+    "releases": Layout(("source", "time_ns"), "source", times=("time_ns",)),
+    "meters": Layout(("time_ns", "load", "traffic"), times=("time_ns",)),
+    "queues": Layout(("counter", "time_ns", "value"), "counter", times=("time_ns",)),
+    "counters": Layout(("counter", "time_ns", "value"), "counter", times=("time_ns",)),
 }  # fmt: skip
-"""Tables by name.  `rate` and the values of `counters` are the bits of float64; queues hold whole numbers."""
+"""Tables by name.  `traffic` is in 10 kB/s, values of `counters` are the bits of float64; queues hold whole numbers."""
 SMALL = 1 << 18
 """Rows up to which a file is read at once."""
 _WHOLE = 1 << 22
@@ -66,14 +100,20 @@ class Counter(NamedTuple):
 
 
 class Stored:
-    """The tables of a trace: `sources` and `counters` name what they refer to by number."""
+    """The tables of a trace: `sources` and `counters` name what they refer to by number.
+
+    `origins`: by task, the source that its frames are counted from; -1 for none.
+    """
 
     def __init__(self, file: IO[bytes], name: str = "the recording", end: int = 0) -> None:
         self.file = File(file, name, end)
-        self.tables = {name: Table(self.file, name, layout) for name, layout in LAYOUTS.items()}
+        self.tables = {name: Table(self, name, layout) for name, layout in LAYOUTS.items()}
+        self.clock = Clock(self.tables["clock"])
         self.sources: tuple[str, ...] = ()
+        self.origins: tuple[int, ...] = ()
         self.counters: dict[str, Counter] = {}
         self.meter: Meter | None = None
+        self._released: dict[int, list[Ints]] | None = None
         if not end:
             self.file.write(MAGIC)
 
@@ -81,14 +121,42 @@ class Stored:
     def of(cls, columns: Columns, file: IO[bytes]) -> Stored:
         """Write columns to a file."""
         stored = cls(file)
+        jobs, slices = columns.jobs, columns.slices
+        stored.clock.add([slices.end_ns, jobs.activation_ns, *columns.releases.values()], 1 << 62)
         for name in ("jobs", "slices", "instants"):
             record = getattr(columns, name)
-            stored.tables[name].append({field: getattr(record, field) for field in LAYOUTS[name].columns})
-        stored.tables["frames"].append({"frame": columns.jobs.frames})
+            of = {"task": jobs.task, "frame": jobs.frame} if name == "slices" else {}
+            more = {field: column[slices.job] if len(slices) else slices.job for field, column in of.items()}
+            own = {field: getattr(record, field) for field in LAYOUTS[name].columns if field not in more}
+            stored.tables[name].append(more | own)
+        stored.tables["frames"].append({"frame": jobs.frames})
         stored.sources = tuple(columns.releases)
         stored.tables["releases"].append(_numbered("source", columns.releases.values()))
         stored.add_counters(columns.counters)
+        stored.finish()
         return stored
+
+    def finish(self) -> None:
+        """Write what is left once all tables are."""
+        while self.clock.left:
+            self.clock.write(BLOCK)
+
+    def add_releases(self, sources: Ints, times: Ints) -> None:
+        """Take down releases that will be written, those of a source in the order of its frames."""
+        known = self._released = self._released or {}
+        for source in np.unique(sources).tolist():
+            known.setdefault(source, []).append(times[sources == source])
+
+    def releases(self, source: int) -> Ints:
+        """Return when the frames of a source were released, as far as that is known."""
+        if self._released is None:
+            table = self.tables["releases"]
+            sources, times = (np.asarray(table.column(name)) for name in ("source", "time_ns"))
+            self._released = {number: [times[sources == number]] for number in range(len(self.sources))}
+        parts = self._released.get(source) or [np.zeros(0, np.int64)]
+        if len(parts) > 1:
+            parts[:] = [np.concatenate(parts)]
+        return parts[0]
 
     def add_counters(self, counters: Mapping[str, tuple[Ints, Floats]]) -> None:
         """Write whole counters."""
@@ -110,7 +178,7 @@ class Stored:
             slices=self._record(SliceColumns, "slices", whole),
             instants=self._record(InstantColumns, "instants", whole),
             counters={name: self.counter(name) for name in self.counters} if whole else _Counters(self),
-            releases=self._releases(),
+            releases={name: self.releases(number) for number, name in enumerate(self.sources)},
             stored=None if whole else self,
         )
 
@@ -119,12 +187,8 @@ class Stored:
         return np.asarray(column) if whole else column
 
     def _record(self, kind: type[_Record], table: str, whole: bool) -> _Record:
-        return kind(**{name: self._column(table, name, whole) for name in LAYOUTS[table].columns})
-
-    def _releases(self) -> dict[str, Ints]:
-        table = self.tables["releases"]
-        source, times = (np.asarray(table.column(name)) for name in ("source", "time_ns"))
-        return {name: times[source == number] for number, name in enumerate(self.sources)}
+        names: Sequence[str] = kind.__slots__  # type: ignore[attr-defined]
+        return kind(**{name: self._column(table, name, whole) for name in names})
 
     def blocks_between(self, table: str, begin: int, end: int) -> list[slice]:
         """Return the ranges of rows of the blocks that touch a window (ns)."""
@@ -174,8 +238,8 @@ class Stored:
             if part is None:  # from time 0 on
                 times, loads, rates = np.zeros(1, np.int64), np.zeros(1), np.zeros(1)
             else:
-                times, load, bits = (table.column(name)[part] for name in ("time_ns", "load", "rate"))
-                loads, rates = load.astype(np.float64), bits.view(np.float64)
+                times, load, traffic = (table.column(name)[part] for name in ("time_ns", "load", "traffic"))
+                loads, rates = load.astype(np.float64), traffic / GBPS
             if power:
                 yield times, self.meter.static_mw + loads / self.meter.scale + rates * self.meter.mw_per_gbps
                 continue

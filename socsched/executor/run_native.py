@@ -313,10 +313,11 @@ def _clean(folder: Path) -> None:
 
 
 def _processors(plan: Plan, board: Board) -> dict[str, list[int]]:
-    """Return the processor of every lane, -1 where the board knows none."""
+    """Return the processor of every lane of the CPUs, -1 where the board knows none."""
     return {
         engine.id: [min(board.cpus(engine.id, (lane,)), default=-1) for lane in range(engine.lanes)]
         for engine in plan.engines
+        if engine.kind == "cpu"
     }
 
 

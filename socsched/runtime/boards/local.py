@@ -29,7 +29,6 @@ class LocalBoard:
 
     def __init__(self, platform: Platform | None = None) -> None:
         self._platform = platform
-        self._kinds: dict[str, str] | None = None
 
     def platform_for(self, plan: Plan) -> Platform:
         """Return this machine's platform; raise UsageError if the plan is for another one or for more cores."""
@@ -37,9 +36,8 @@ class LocalBoard:
 
     def cpus(self, engine: str, lanes: tuple[int, ...]) -> set[int]:
         """Return the CPU numbers of `lanes`; none for engines that are not CPUs."""
-        if self._kinds is None:
-            self._kinds = {one.id: one.kind for one in (self._platform or host.detect()).engines}
-        return cpus(lanes) if self._kinds.get(engine, "cpu") == "cpu" else set()
+        known = {e.id: e.kind for e in self._platform.engines} if self._platform else {}
+        return cpus(lanes) if known.get(engine, "cpu") == "cpu" else set()
 
     def meters(self) -> Sequence[Meter]:
         """Return meters of the package energy counters and of an NVIDIA GPU, if this user may read them."""

@@ -270,7 +270,7 @@ def platform(required: bool = True) -> Any:
 
 
 def mode() -> Any:
-    text = "Power mode; auto or not given: every mode is tried."
+    text = "Power mode; not given: the ones that --profile measured, or any; auto: any."
     return option("--mode", "-m", kind="mode", envvar="SOCSCHED_MODE", help=text)
 
 

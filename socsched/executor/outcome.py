@@ -31,7 +31,10 @@ class FrameAccount:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """The contents of executed.json: length and start (monotonic) of a run, its accounts, its failure (empty: none)."""
+    """The contents of executed.json: length and start (monotonic) of a run, its accounts, its failure (empty: none).
+
+    `processor_ns`: time of processors that all of its threads used together, warm-up left out.
+    """
 
     format: Literal["socsched-executed"]
     version: Literal[1]
@@ -44,6 +47,7 @@ class Executed:
     failed_frame: Amount
     journal_error: Text
     notices: tuple[Text, ...]
+    processor_ns: Ns = 0
 
 
 def read_executed(folder: Path) -> Executed:

@@ -100,16 +100,16 @@ def describe_engine(document: Document, folder: str, adapters: str = "adapters")
             f"{document['stage']}: no adapter runs artefacts of {toolchain}", f"there are some for {known}"
         )
     made = _TOOLCHAINS[toolchain](document, PurePosixPath(folder), PurePosixPath(adapters))
-    layouts = made.pop("layouts")
+    layouts, floats = made.pop("layouts"), (made.pop("input_floats", "fp32"), "fp32")
     sides = {
-        side: [_tensor(entry, layout) for entry in document[side]]
-        for side, layout in zip(("inputs", "outputs"), layouts, strict=True)
+        side: [_tensor(entry, layout, kind) for entry in document[side]]
+        for side, layout, kind in zip(("inputs", "outputs"), layouts, floats, strict=True)
     }
     return {"kind": KIND, **made, **sides}
 
 
-def _tensor(entry: Mapping[str, Any], layout: str | None) -> dict[str, Any]:
-    """Return a tensor of an artefact: floats in plain `layout`, or as the hand-over has it if `layout` is None.
+def _tensor(entry: Mapping[str, Any], layout: str | None, floats: str) -> dict[str, Any]:
+    """Return a tensor of an artefact: `floats` in plain `layout`, or as the hand-over has it if `layout` is None.
 
     Bytes of an artefact are floats for the executor, which multiplies by their scale (`scale_bits`, of fp32).
     """
@@ -122,7 +122,7 @@ def _tensor(entry: Mapping[str, Any], layout: str | None) -> dict[str, Any]:
     integral = entry["dtype"] in ("int32", "int64", "bool", "uint8")
     return {
         **found,
-        "dtype": entry["dtype"] if integral else "fp32",
+        "dtype": entry["dtype"] if integral else floats,
         "layout": layout if len(entry["shape"]) == 4 else "",
     }
 
@@ -151,6 +151,7 @@ def _qnn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> 
             "provider_library": "libonnxruntime_providers_qnn.so",
             "backend_path": "libQnnHtp.so",
             "session.disable_cpu_ep_fallback": "1",
+            "enable_htp_shared_memory_allocator": "1",
             **{name: str(value) for name, value in target.items()},
             **({"device_id": number} if number.isdigit() else {}),
         },
@@ -181,6 +182,7 @@ def _onnxruntime(document: Document, folder: PurePosixPath, adapters: PurePosixP
 def _rknn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:
     """A model of librknnrt, which takes images channels last and returns them as the ONNX model does.
 
+    Inputs of models in half precision are halves, so that they may lie in memory of the NPU as they come.
     An NPU of several cores has an engine for each, with the core's number in its name.
     """
     engine = str(document["engine"])
@@ -190,6 +192,7 @@ def _rknn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) ->
         "library": "librknnrt.so",
         "options": {"core_mask": str(1 << int(engine[-1]))} if engine[-1:].isdigit() else {},
         "layouts": ("NHWC", "NCHW"),
+        "input_floats": "fp16" if document["precision"] == "fp16" else "fp32",
     }
 
 

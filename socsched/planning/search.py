@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from socsched.cost.cost import Cost
+from socsched.cost.profile import Profile
 from socsched.deadline import OutOfTime, check, kept, lifted, since_command, within
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
@@ -45,6 +46,7 @@ from socsched.planning.plan import BOUND, Conflict, Necessity, Plan, SearchRepor
 from socsched.planning.plan_writer import SPENT, cut_off, write_plan
 from socsched.planning.uncertainty import uncertainty
 from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Workload, loads_of, place_of
+from socsched.progress import notice
 from socsched.schedulability.chains import Sources
 from socsched.schedulability.high_level import is_mixed
 from socsched.schedulability.plan_analysis import without_contradictions
@@ -191,7 +193,7 @@ class SearchRequest:
         if solver == "cpsat":
             require()
         costs = options.pop("costs", None) or CostCache(platform, work, profile)
-        return SearchRequest(pipeline, costs, modes_of(platform, mode), goals, attempts, **options)
+        return SearchRequest(pipeline, costs, modes_of(platform, mode, costs.profile), goals, attempts, **options)
 
     @property
     def policy(self) -> str:
@@ -223,8 +225,18 @@ def _attempts(policy: str, solver: str, goals: Sequence[str], evaluations: int |
     return Attempt(policies[0], "heft"), *(Attempt(one, solver) for solver in solvers for one in policies)
 
 
-def modes_of(platform: Platform, name: str | None) -> tuple[PowerMode, ...]:
-    """Return the power modes to plan for, all of them for None or "auto"; UsageError for an unknown name."""
+def modes_of(platform: Platform, name: str | None, profile: Profile | None = None) -> tuple[PowerMode, ...]:
+    """Return the power modes to plan for, all of them for "auto"; UsageError for an unknown name.
+
+    For None those that a profile measured, since times of others are not comparable with its own; all without one.
+    """
+    if name is None and profile is not None and profile.platform == platform.name:
+        known = {cost.mode.lower() for cost in profile.costs if cost.kind == "measured"}
+        measured = tuple(m for m in platform.modes if not known.isdisjoint(n.lower() for n in (m.name, *m.aliases)))
+        if 0 < len(measured) < len(platform.modes):
+            names = ", ".join(mode.name for mode in measured)
+            notice("modes", f"the profile was measured in {names}: no other mode is tried (-m auto tries them all)")
+            return measured
     if name is None or name == "auto":
         return platform.modes
     try:

@@ -262,9 +262,11 @@ def intervals_line(plan: Plan, result: Mapping[str, Any]) -> str:
     line = f"{inside} of {judged} stages inside their intervals"
     if not missed:
         return f"{line}."
-    mend = f"`socsched profile {plan.pipeline} -p {plan.platform} -o FILE` measures them for `plan --profile FILE`"
-    here = ", `run --learn` for later plans of this machine" if plan.platform == "host" else ""
-    return f"{line}; outside (✗): {', '.join(missed)}. {mend}{here}."
+    here = plan.platform == "host"
+    board = "" if here else " here, or `start.sh --profile FILE` of its bundle on the board,"
+    later = ", `run --learn` for later plans of this machine" if here else ""
+    profile = f"`socsched profile {plan.pipeline} -p {plan.platform} -o FILE`{board}"
+    return f"{line}; outside (✗): {', '.join(missed)}. {profile} measures them for `plan --profile FILE`{later}."
 
 
 def wall(supply: Supply, module_mw: float) -> str:

@@ -14,6 +14,7 @@ import pytest
 import socsched as ss
 from socsched.api.planning import mean_times, set_deadlines
 from socsched.api.planning import plan as plan_of
+from socsched.cost.profile import MeasuredCost, Profile
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import PER_COST, High
 from socsched.errors import UsageError
@@ -22,7 +23,7 @@ from socsched.planning import clock, search
 from socsched.planning.clock import Clock, count
 from socsched.planning.io import to_document
 from socsched.planning.plan import Necessity, Plan, Proof, Uncertainty
-from socsched.planning.search import Attempt, SearchRequest, make_plan, refine, steady_ns
+from socsched.planning.search import Attempt, SearchRequest, make_plan, modes_of, refine, steady_ns
 from socsched.planning.workload import Observed
 from socsched.reporting import junit, summary
 from socsched.reporting.plan_diff import diff
@@ -292,3 +293,20 @@ def test_only_the_plan_that_is_kept_is_explained(monkeypatch: pytest.MonkeyPatch
     assert plan.solver.rounds > 1
     assert [each.tasks for each in explained] == [plan.tasks]
     assert plan.uncertainty.objective == "latency"
+
+
+@pytest.mark.parametrize(("measured", "asked", "tried"), [
+    (("MAXN",), None, {"MAXN"}),
+    (("maxn", "MODE_30W"), None, {"MAXN", "MODE_30W"}),
+    (("MAXN",), "auto", None),
+    ((), None, None),
+    (("MAXN",), "MODE_30W", {"MODE_30W"}),
+])  # fmt: skip
+def test_modes_that_a_profile_did_not_measure_are_not_compared_with_those_it_did(
+    measured: tuple[str, ...], asked: str | None, tried: set[str] | None
+) -> None:
+    board = get_platform("jetson-agx-orin-64gb")
+    costs = tuple(MeasuredCost("voxelise", "cpu0", mode, "fp32", 1, 10**6) for mode in measured)
+    modes = modes_of(board, asked, Profile(board.name, costs))
+    assert {mode.name for mode in modes} == (tried or {mode.name for mode in board.modes})
+    assert modes_of(board, None, Profile("another board", costs)) == board.modes

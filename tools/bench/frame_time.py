@@ -2,21 +2,20 @@
 
     python -m tools.bench.frame_time PLAN.json [--frames 2000]
 
-Both are differences between a long run and a short one, so that starting and the warm-up do not count: first as fast
+All threads of the executor count, those of a GPU's driver too, from time zero to the last frame's end: first as fast
 as possible with one frame in flight and with two, then at the plan's rate, with a twentieth of the frames.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from socsched.api.execution import run
-
-SHORT = 0.1
-"""The short run's share of the frames."""
+from socsched.executor import run_native
+from socsched.executor.outcome import Executed
 
 
 def main() -> None:
@@ -31,21 +30,26 @@ def main() -> None:
         "at its rate": (args.frames // 20, {}),
     }
     for title, (frames, how) in ways.items():
-        (few, _), (many, rate) = (_run(args.plan, count, how) for count in (round(SHORT * frames), frames))
-        each = 1e6 * (many - few) / (frames - round(SHORT * frames))
-        print(f"{title:14} {frames} frames: {each:.1f} us a frame, {rate}")
+        print(f"{title:14} {frames} frames: {_run(args.plan, frames, how)}", flush=True)
 
 
-def _run(plan: Path, frames: int, how: dict[str, Any]) -> tuple[float, str]:
-    """Return the seconds of processor time of a run, and its frames a second and losses in words."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = run(plan, frames=frames, **how)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+def _run(plan: Path, frames: int, how: dict[str, Any]) -> str:
+    """Return the processor time of a frame of a run, its frames a second and losses in words."""
+    outcomes: list[Executed] = []
+    accounts_of = run_native.accounts_of
+
+    def noting(executed: Executed) -> Any:
+        outcomes.append(executed)
+        return accounts_of(executed)
+
+    with mock.patch.object(run_native, "accounts_of", noting):
+        done = run(plan, frames=frames, **how)
     chain = next(iter(done.figures["chains"].values()))
     response = chain["response_time_ns"]
     assert response["p50"] is not None and response["p99"] is not None, "no frame has ended"
     said = f"p50 {response['p50'] / 1e3:.0f} us, p99 {response['p99'] / 1e3:.0f} us, {chain['dropped']} dropped"
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, said
+    each, rate = outcomes[0].processor_ns / frames / 1e3, frames / outcomes[0].duration_ns * 1e9
+    return f"{each:.1f} us a frame, {rate:,.0f} frames/s, {said}"
 
 
 if __name__ == "__main__":

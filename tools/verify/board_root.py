@@ -2,11 +2,12 @@
 
     python -m tools.verify.board_root ROOT WHEEL BUNDLE ...
 
-ROOT: a Debian 11 for arm64 with g++ and, for OpenCL, pocl-opencl-icd; qemu-user is registered with binfmt_misc
+ROOT: a Debian 11 for arm64 with g++; qemu-user is registered with binfmt_misc
 (`tools/ci/bare_root.sh` shows how).  WHEEL: onnxruntime for aarch64, whose C API is real where Qualcomm's provider is
 not.  Each bundle is copied into the root; build.sh, `start.sh --selftest` and 20 frames (`--pace asap`) run there
 without Python.  What accelerators compute is computed outside of the emulation: networks by ONNX Runtime, of the bytes
-that the executor hands to the vendor's API, and CUDA kernels by their sources, compiled for this machine's processor.
+that the executor hands to the vendor's API, CUDA kernels by their sources, compiled for this machine's processor, and
+OpenCL kernels by this machine's OpenCL (PoCL: Debian's pocl-opencl-icd).
 Needs root, Zig (`socsched.compiler.native.cross`) and the cache that the bundles were compiled with.
 """
 
@@ -31,29 +32,31 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from socsched.cache import cache_dir
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
 from socsched.compiler.native.cross import cross_compiler, require_zig
+from socsched.compiler.targets.opencl.device import Device
 from socsched.graph.operators import TensorType
 from tests.compiler.cuda_emulator import HEADER, LAUNCH
 from tools import ROOT
 
-QNN = Path(__file__).with_name("board_standins")
 STANDINS = ROOT / "tests" / "executor" / "standins"
 MOUNTED = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'
 """What OpenCL counts memory by, for the time of a command."""
 HOME, PLACE, SOCKET = "opt/standins", "srv/bundle", "tmp/standin"
 FRAMES, TIMEOUT_S = 20, 3000
-MEMORY, _FIXED = (".memory", 0x600000000000, 4 << 30), 0x100000  # as in standins/cuda.cpp; MAP_FIXED_NOREPLACE
+MEMORY = (".memory", 0x600000000000, 4 << 30)
+"""Of the GPU: its file, address and size, as in standins/computed.hpp."""
+_FIXED, _FIXED_ANEW = 0x100000, 0x10  # MAP_FIXED_NOREPLACE, MAP_FIXED
 _REAL = {
     "host": "real",
     "network": "real",
     "convert": "real",
-    "opencl": "real kernels on PoCL",
+    "opencl": "OpenCL stood in for, kernels run by PoCL outside",
     "cuda": "CUDA's driver stood in for, kernels' sources run on the CPU",
 }
 _STOOD_IN = {
@@ -79,17 +82,49 @@ def install(root: Path, wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if "/libonnxruntime.so." in name)
         (home / "real" / "libonnxruntime.so").write_bytes(archive.read(name))
-    shutil.copy(QNN / "trtexec", home)
+    shutil.copy(STANDINS / "trtexec", home)
     shutil.copytree(STANDINS, home / "include", dirs_exist_ok=True)
     libraries = {
         "librknnrt.so": STANDINS / "rknn.cpp",
         "libcudla.so": STANDINS / "cudla.cpp",
-        "libonnxruntime.so": QNN / "onnxruntime_qnn.cpp",
+        "libonnxruntime.so": STANDINS / "onnxruntime_qnn.cpp",
         "libcuda.so.1": STANDINS / "cuda.cpp",
+        "libOpenCL.so.1": STANDINS / "opencl.cpp",
     }
     for library, source in libraries.items():
         command = [*compiler(), f"-I{STANDINS}", "-o", str(home / library), str(source), "-ldl"]
         subprocess.run(command, check=True)
+
+
+class OpenCl:
+    """Builds kernels and runs them over the memory that a stand-in shares, by the first OpenCL of this machine."""
+
+    def __init__(self) -> None:
+        self.device = Device()
+        self.programs: list[dict[str, Any]] = []
+        self.memory: dict[tuple[int, int], Any] = {}
+
+    def answer(self, words: list[str], stream: Any) -> None:
+        """Answer "build BYTES" or "launch PROGRAM KERNEL ARGUMENTS" with a status, and a program's number."""
+        if words[0] == "build":
+            self.programs.append(self.device.build(stream.read(int(words[1])).decode()))
+            stream.write(struct.pack("2i", 0, len(self.programs) - 1))
+        else:
+            kernel, count = self.programs[int(words[1])][words[2]], int(words[3])
+            sizes = struct.unpack("6Q", stream.read(48))
+            given = [struct.unpack("3Q", stream.read(24)) for _ in range(count)]
+            groups = [whole // part for whole, part in zip(sizes[:3], sizes[3:], strict=True)]
+            self.device.launch(kernel, groups, list(sizes[3:]), [self._argument(*one) for one in given])
+            self.device.finish()
+            stream.write(struct.pack("i", 0))
+        stream.flush()
+
+    def _argument(self, is_memory: int, value: int, size: int) -> Any:
+        if not is_memory:
+            return np.frombuffer(struct.pack("<Q", value)[:size], f"V{size}")[0]
+        if (value, size) not in self.memory:
+            self.memory[value, size] = self.device.allocate(size, at=value)
+        return self.memory[value, size]
 
 
 @dataclass(slots=True)
@@ -98,6 +133,8 @@ class Accelerator:
 
     stages: dict[str, tuple[Mapping[str, Any], Path]] = field(default_factory=dict)
     sessions: dict[str, Any] = field(default_factory=dict)
+    opencl: OpenCl | None = None
+    serves: ClassVar[bool] = False  # whether memory of this process is the GPU's; the last one's
 
     def serve(self, path: Path) -> None:
         """Answer requests at a socket in a thread, until the program ends; share the GPU's memory at its address."""
@@ -109,9 +146,11 @@ class Accelerator:
                 ctypes.c_size_t,
                 (*[ctypes.c_size_t] * 2, *[ctypes.c_int] * 3, ctypes.c_long),
             )
-            placed = library.mmap(MEMORY[1], MEMORY[2], 3, mmap.MAP_SHARED | _FIXED, file.fileno(), 0)
+            how = mmap.MAP_SHARED | (_FIXED_ANEW if Accelerator.serves else _FIXED)
+            placed = library.mmap(MEMORY[1], MEMORY[2], 3, how, file.fileno(), 0)
         if placed != MEMORY[1]:
             raise SystemExit("the GPU's memory has no place here")
+        Accelerator.serves = True
         server = socket.socket(socket.AF_UNIX)
         server.bind(str(path))
         server.listen()
@@ -130,6 +169,10 @@ class Accelerator:
         import onnxruntime
 
         name = stream.readline().decode().strip()
+        if name.startswith(("build ", "launch ")):
+            self.opencl = self.opencl or OpenCl()
+            self.opencl.answer(name.split(), stream)
+            return
         if name.startswith("kernel "):
             library, kernel, count = name.split()[1:]
             shape, operands = struct.unpack("5i", stream.read(20)), stream.read(8 * int(count))
@@ -172,7 +215,7 @@ def kind_of(entry: Mapping[str, Any]) -> tuple[TensorType, float]:
     return TensorType(tuple(entry["shape"]), "int8" if scale else entry["dtype"], entry["layout"] or ""), scale
 
 
-_TYPES = {"board": {"fp32": 0, "fp16": 1, "int8": 2, "int32": 3}, "rknn": {"int32": 6}}
+_TYPES = {"board": {"fp32": 0, "fp16": 1, "int8": 2, "int32": 3}, "rknn": {"fp16": 1, "int32": 6}}
 
 
 def models(root: Path, stages: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[Mapping[str, Any], Path]]:
@@ -250,7 +293,6 @@ def run(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
         "TRTEXEC": f"{home}/trtexec",
         "CXXFLAGS": f"-O0 -I{home}/include/tensorrt",
         "LIBRARIES": " ",
-        "POCL_CACHE_DIR": "/tmp/pocl",
     }
     return subprocess.run(
         ["unshare", "-m", "sh", "-c", MOUNTED, str(root), *command],

@@ -64,6 +64,7 @@ class TensorRt {
   }
 
   uint64_t share(uint64_t bytes) { return share_on(device_, bytes); }
+  void* place(bool, size_t, uint64_t bytes) { return place_on(device_, bytes); }
 
  private:
   void add(const socsched_port& wanted, nvinfer1::TensorIOMode mode, GpuPorts& ports, std::vector<std::string>& names) {

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SOCSCHED_ADAPTER_VERSION 2
+#define SOCSCHED_ADAPTER_VERSION 3
 
 enum { SOCSCHED_FP32, SOCSCHED_FP16, SOCSCHED_INT8, SOCSCHED_UINT8, SOCSCHED_INT32, SOCSCHED_INT64, SOCSCHED_BOOL };
 
@@ -51,6 +51,11 @@ typedef struct socsched_adapter {
 
   /* Return memory of the first GPU, 0 if there is none left.  NULL: tensors lie in host memory only. */
   uint64_t (*share)(void* loaded, uint64_t bytes);
+
+  /* Return host memory in which the artefact takes this input (or gives this output) as it lies, without a copy, NULL if
+   * there is none for it; whoever has it may hand it to any stage of the process, for as long as that runs.  NULL: no
+   * memory is better than any other. */
+  void* (*place)(void* loaded, int32_t is_output, size_t number, uint64_t bytes);
 } socsched_adapter;
 
 const socsched_adapter* socsched_adapter_of_board(void);

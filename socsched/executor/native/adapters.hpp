@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <dlfcn.h>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -24,8 +26,44 @@ uint64_t (*share_of(...))(void*, uint64_t) {
   return nullptr;
 }
 
+template <class Loaded>
+auto place_of(int) -> decltype(&Loaded::place, static_cast<void* (*)(void*, int32_t, size_t, uint64_t)>(nullptr)) {
+  return [](void* loaded, int32_t is_output, size_t number, uint64_t bytes) -> void* {
+    try {
+      return static_cast<Loaded*>(loaded)->place(is_output, number, bytes);
+    } catch (const std::exception&) {
+      return nullptr;  // tensors are copied, then
+    }
+  };
+}
+template <class Loaded>
+void* (*place_of(...))(void*, int32_t, size_t, uint64_t) {
+  return nullptr;
+}
+
+// Memory that adapters of one kind made, by where it begins, and what each calls it: known to all artefacts of the process.
+template <class Handle>
+class Memories {
+ public:
+  void add(void* memory, const Handle& handle) {
+    const std::lock_guard<std::mutex> lock(guard_);
+    handles_[memory] = handle;
+  }
+
+  // What it is called, null if others made it.
+  const Handle* find(const void* memory) const {
+    const std::lock_guard<std::mutex> lock(guard_);
+    const auto found = handles_.find(memory);
+    return found == handles_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  mutable std::mutex guard_;
+  std::map<const void*, Handle> handles_;  // whose elements stay where they are
+};
+
 // An adapter made of a class with a constructor of an artefact and `run(inputs, outputs)`, which throw std::exception, and
-// perhaps `share(bytes)`.
+// perhaps `share(bytes)` and `place(is_output, number, bytes)`.
 template <class Loaded>
 const socsched_adapter* adapter_of() {
   static const socsched_adapter adapter = {
@@ -47,7 +85,7 @@ const socsched_adapter* adapter_of() {
           return 1;
         }
       },
-      share_of<Loaded>(0)};
+      share_of<Loaded>(0), place_of<Loaded>(0)};
   return &adapter;
 }
 
@@ -62,6 +100,13 @@ class Library {
   void find(const char* symbol, F& function) const {
     function = reinterpret_cast<F>(dlsym(handle_, symbol));
     if (!function) throw std::runtime_error(name_ + " lacks " + symbol);
+  }
+
+  // The same; return whether it is there.
+  template <class F>
+  bool has(const char* symbol, F& function) const {
+    function = reinterpret_cast<F>(dlsym(handle_, symbol));
+    return function;
   }
 
  private:

@@ -57,6 +57,7 @@ class ObservedStage : public Stage {
   ObservedStage(std::unique_ptr<Stage> stage, int socket) : stage_(std::move(stage)), channel_(socket) {}
 
   void prepare() override { stage_->prepare(); }
+  Offer offer(size_t number) override { return stage_->offer(number); }
   Progress launch(const Job& job) override { return stage_->launch(job); }
   Progress poll() override { return stage_->poll(); }
   std::string error() const override { return stage_->error(); }

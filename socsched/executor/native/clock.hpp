@@ -7,11 +7,17 @@
 
 namespace socsched {
 
-inline Ns monotonic_ns() {
+inline Ns clock_ns(clockid_t clock) {
   timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
+  clock_gettime(clock, &at);
   return Ns{at.tv_sec} * 1'000'000'000 + at.tv_nsec;
 }
+
+inline Ns monotonic_ns() { return clock_ns(CLOCK_MONOTONIC); }
+
+// The time of processors that this thread used, and all threads together.
+inline Ns thread_time_ns() { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
+inline Ns process_time_ns() { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
 
 inline timespec timespec_of(Ns time) {
   return {static_cast<time_t>(time / 1'000'000'000), static_cast<long>(time % 1'000'000'000)};

@@ -35,6 +35,7 @@ Device::Device(int number) : under_way_("gpu" + std::to_string(number)), number_
   check(driver_.cuDeviceGet(&device, number), number ? "looking for another GPU" : "looking for a GPU");
   check(driver_.cuDeviceGetAttribute(&major, MAJOR, device), "asking for the GPU's architecture");
   check(driver_.cuDeviceGetAttribute(&minor, MINOR, device), "asking for the GPU's architecture");
+  check(driver_.cuDeviceGetAttribute(&integrated_, INTEGRATED, device), "asking for the GPU's memory");
   capability_ = 10 * major + minor;
   check(driver_.cuDevicePrimaryCtxRetain(&context_, device), "making a context");
 }

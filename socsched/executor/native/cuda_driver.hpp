@@ -65,6 +65,7 @@ struct Driver {
 
 // Values of the API's enumerations.
 constexpr int MAJOR = 75, MINOR = 76;                      // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+constexpr int INTEGRATED = 18;                             // CU_DEVICE_ATTRIBUTE_INTEGRATED
 constexpr int DYNAMIC_SHARED = 8;                          // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned NON_BLOCKING = 1;                       // CU_STREAM_NON_BLOCKING
 constexpr int THREAD_LOCAL = 1;                            // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
@@ -85,6 +86,7 @@ class Device {
   const Driver& driver() const { return driver_; }
   int capability() const { return capability_; }           // 87 for 8.7
   int version() const { return version_; }                 // of the API: 12020 for 12.2
+  bool one_memory() const { return integrated_; }          // with the host, as on a Jetson
 
   // Throw Failure unless `status` is 0.
   void check(int status, const char* what) const;
@@ -111,7 +113,7 @@ class Device {
   int number_ = 0;
   Driver driver_{};
   Context* context_ = nullptr;
-  int capability_ = 0, version_ = 0;
+  int capability_ = 0, version_ = 0, integrated_ = 0;
 };
 
 }  // namespace socsched::cuda

@@ -1,6 +1,7 @@
 #include "cuda_program.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "failure.hpp"
 
@@ -62,6 +63,14 @@ Program::Program(const std::string& file, const Device& device, bool elsewhere) 
     device.check(driver.cuMemAlloc_v2(&constants_, list_.constants), "allocating memory");
     device.check(driver.cuMemcpyHtoD_v2(constants_, weights.data(), list_.constants), "copying the weights");
   }
+}
+
+bool Program::only_writes_results() const {
+  std::set<uint64_t> seen;
+  for (const LaunchList::Launch& launch : list_.launches)
+    for (const LaunchList::Argument& argument : launch.arguments)
+      if (argument.kind == LaunchList::Argument::place && argument.where.space == Place::results && !seen.insert(argument.where.offset).second) return false;
+  return true;
 }
 
 Address Program::address(const Place& place, Address results, const std::vector<Address>& inputs) const {

@@ -26,6 +26,7 @@ class Program {
   uint64_t results_bytes() const { return list_.results; }
   uint64_t constants_bytes() const { return list_.constants; }
   const std::string& weights() const { return list_.weights; }
+  bool only_writes_results() const;  // whether each result is an argument of one kernel
   size_t kernels() const { return list_.launches.size(); }
   // Where a place is, with results at an address; inputs that lie elsewhere, by number, are read there (0: in its memory).
   Address address(const Place& place, Address results, const std::vector<Address>& inputs = {}) const;

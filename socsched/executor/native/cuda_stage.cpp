@@ -155,6 +155,13 @@ class CudaStage : public DataStage {
     return memory;
   }
 
+  // Where the device has locked pages.
+  cuda::Address on_device(void* memory) {
+    cuda::Address made = 0;
+    device_->check(driver().cuMemHostGetDevicePointer_v2(&made, memory, 0), "mapping memory");
+    return made;
+  }
+
   // A stream on the lanes of the task, each a group of SMs; on the whole GPU where an engine has one lane, or with a notice.
   cuda::Stream* made_stream() {
     const int criticality = static_cast<int>(place_.task.criticality);
@@ -253,7 +260,7 @@ class CudaStage : public DataStage {
     for (size_t number = 0; number < parts_.size(); number++) make_outputs(slot, data, number);
     if (parts_.size() > 1) {
       slot.frame.ended = static_cast<std::atomic<uint8_t>*>(locked(room_of(slot, PAGE), PAGE));
-      device_->check(driver().cuMemHostGetDevicePointer_v2(&slot.ended, slot.frame.ended, 0), "mapping memory");
+      slot.ended = on_device(slot.frame.ended);
       slot.frame.ends.resize(parts_.size());
       for (size_t part = 0; part < parts_.size(); part++) {
         device_->check(driver().cuEventCreate(&slot.frame.marks.emplace_back(), 0), "making an event");
@@ -281,7 +288,12 @@ class CudaStage : public DataStage {
     std::vector<Tensor>& ports = number ? slot.frame.ports.emplace_back(part.settings->outputs.size()) : (slot.frame.ports.emplace_back(), data.ports);
     const std::vector<cuda::Output>& outputs = part.program->outputs();
     const std::vector<bool>& on_host = part.settings->on_host;
-    slot.results.push_back(part.settings->inner ? part.results : memory_on_device(part.program->results_bytes()));
+    // A Jetson's GPU reaches the host's memory, but past its caches: fit for what one kernel writes and none reads.
+    char* host = nullptr;
+    const bool read_by_host = std::find(on_host.begin(), on_host.end(), false) == on_host.end();
+    if (device_->one_memory() && number + 1 == parts_.size() && read_by_host && part.program->only_writes_results() && part.program->results_bytes())
+      host = static_cast<char*>(locked(room_of(slot, part.program->results_bytes()), whole_pages(part.program->results_bytes())));
+    slot.results.push_back(host ? on_device(host) : part.settings->inner ? part.results : memory_on_device(part.program->results_bytes()));
     std::vector<Copy>& copies = slot.copies[number];
     uint64_t read = 0, first = UINT64_MAX, end = 0;
     for (size_t port = 0; port < outputs.size(); port++) {
@@ -289,7 +301,8 @@ class CudaStage : public DataStage {
       ports[port].type = part.settings->outputs[port];
       ports[port].device = slot.results[number] + from.offset;
       ports[port].gpu = device_->number();
-      if (!on_host[port] || !from.bytes) continue;
+      if (host) ports[port].data = host + from.offset;
+      if (host || !on_host[port] || !from.bytes) continue;
       read += from.bytes;
       first = std::min(first, from.offset);
       end = std::max(end, from.offset + from.bytes);

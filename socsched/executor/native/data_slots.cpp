@@ -50,9 +50,19 @@ void DataSlots::supply() {
 void DataSlots::supply(Slot& slot) {
   for (size_t port = 0; port < stage_.outputs.size(); port++) {
     Tensor& tensor = slot.ports[port];
+    if (slot.rooms[port].lent) continue;
     tensor.whole_bytes = whole_pages(stage_.outputs[port].bytes());
     tensor.data = tensor.whole = first_page(room(slot, port, tensor.whole_bytes + PAGE));
   }
+}
+
+bool DataSlots::lend(size_t number, size_t port, void* memory, size_t bytes) {
+  Slot& slot = *slots_[number];
+  const bool fits = reinterpret_cast<size_t>(memory) % ALIGNMENT == 0 && port < slot.rooms.size() && !slot.rooms[port].lent;
+  if (!fits || (supplied_ && bytes < stage_.outputs[port].bytes())) return false;
+  slot.rooms[port] = {nullptr, memory, bytes};
+  if (supplied_) slot.ports[port].data = memory, slot.ports[port].whole = nullptr;
+  return true;
 }
 
 Data* DataSlots::take() {
@@ -64,11 +74,8 @@ Data* DataSlots::take() {
 
 void* DataSlots::room(Data& data, size_t port, size_t bytes) {
   Room& room = static_cast<Slot&>(data).rooms[port];
-  if (!room.memory || room.bytes < bytes) {
-    room.memory = allocate(bytes);
-    room.bytes = bytes;
-  }
-  return room.memory.get();
+  if (room.bytes < bytes || (!room.memory && !room.lent)) room = {allocate(bytes), nullptr, bytes};
+  return room.lent ? room.lent : room.memory.get();
 }
 
 SensorFrames::SensorFrames(const SensorSettings& settings) : settings_(settings), frames_(settings.frames.size()) {

@@ -21,6 +21,10 @@ class DataSlots {
   // Give such outputs their places, once the stage has checked their sizes.
   void supply();
 
+  // Let a port of a slot lie in memory of a stage that reads it, which outlives the slots; false if it has such memory already.
+  bool lend(size_t slot, size_t port, void* memory, size_t bytes);
+  bool lent(size_t slot, size_t port) const { return port < slots_[slot]->rooms.size() && slots_[slot]->rooms[port].lent; }
+
   // A free slot; one is added if more frames are in progress than were expected.
   Data* take();
 
@@ -33,7 +37,8 @@ class DataSlots {
  private:
   struct Room {
     Memory memory;
-    size_t bytes = 0;
+    void* lent = nullptr;
+    size_t bytes = 0;  // of the one that is there
   };
 
   struct Slot : Data {

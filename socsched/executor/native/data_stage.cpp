@@ -75,11 +75,15 @@ const Tensor* DataStage::input(const Job& job, size_t number) {
   Converted& own = converted_[number];
   own.tensor.type = found->type.form(wanted.type);
   if (const size_t bytes = own.tensor.type.bytes(); own.bytes < bytes) {
+    const Offer offered = own.bytes ? Offer{} : offer(number);
+    const bool placed = offered.bytes >= bytes;
+    const size_t room = placed ? offered.bytes : bytes + bytes / 4;  // sizes vary a little between frames
     require_room(bytes, 1, place_.task.name);
-    own.memory = allocate(bytes + bytes / 4);  // sizes vary a little between frames
-    own.bytes = bytes + bytes / 4;
+    own.place = placed ? offered.memory : nullptr;
+    own.memory = placed ? nullptr : allocate(room);
+    own.bytes = room;
   }
-  own.tensor.data = own.memory.get();
+  own.tensor.data = own.place ? own.place : own.memory.get();
   if (convert(*found, own.tensor)) return &own.tensor;
   fail("data from " + wanted.from + " have another data type than it takes");
   return nullptr;

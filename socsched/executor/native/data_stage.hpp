@@ -33,7 +33,8 @@ class DataStage : public Stage {
  private:
   struct Converted {
     Tensor tensor;
-    Memory memory;
+    void* place = nullptr;  // offered by the stage
+    Memory memory;          // or its own
     size_t bytes = 0;
   };
 

@@ -1,5 +1,6 @@
 // Stages that a vendor's runtime executes: an adapter loads the artefact and runs it over tensors in host memory,
-// or on the first GPU where both sides have them there.
+// or on the first GPU where both sides have them there.  Host memory is the adapter's where it has some that needs no copy:
+// outputs lie there, those of other stages that it alone reads, and what is converted for it.
 #include <algorithm>
 #include <cmath>
 #include <dlfcn.h>
@@ -40,13 +41,17 @@ class EngineStage : public DataStage {
       for (int axis = 0; axis < type.rank; axis++)
         if (type.shape[static_cast<size_t>(axis)] < 0) throw Failure(USAGE, place.task.name + ": its outputs vary in size", "write the settings again");
     inputs_.resize(place.settings.inputs.size());
+    quantised_.resize(inputs_.size());
     outputs_.resize(place.settings.outputs.size());
   }
 
   void prepare() override {
     const StageSettings& settings = place_.settings;
     std::vector<socsched_port> inputs, outputs;
-    for (size_t i = 0; i < inputs_.size(); i++) inputs.push_back(port(settings.input_names[i], settings.inputs[i].type, settings.input_scales[i], input_bytes_));
+    for (size_t i = 0; i < inputs_.size(); i++) {
+      inputs.push_back(port(settings.input_names[i], settings.inputs[i].type, settings.input_scales[i], input_bytes_));
+      quantised_[i] = input_bytes_[i].get();
+    }
     for (size_t i = 0; i < outputs_.size(); i++) outputs.push_back(port(settings.output_names[i], settings.outputs[i], settings.output_scales[i], output_bytes_));
     std::vector<const char*> options;
     for (const auto& [name, value] : settings.options) options.insert(options.end(), {name.c_str(), value.c_str()});
@@ -56,9 +61,17 @@ class EngineStage : public DataStage {
     adapter_ = find_adapter(settings);
     loaded_ = adapter_->load(&artefact, error_, sizeof error_);
     if (!loaded_) throw Failure(MACHINE, settings.artefact + ": " + error_, "install the runtime of the board's vendor, or build the artefact for the one that is there");
+    for (size_t i = 0; i < inputs_.size(); i++)
+      if (const Offer place = input_bytes_[i] ? placed(false, i, inputs[i].bytes) : Offer{}; place.memory) quantised_[i] = place.memory;
     for (size_t slot = 0; slot < place_.slots.count(); slot++)
-      for (size_t i = 0; i < outputs_.size(); i++) share(place_.slots.slot(slot)->ports[i], i);
+      for (size_t i = 0; i < outputs_.size(); i++) {
+        share(place_.slots.slot(slot)->ports[i], i);
+        if (!settings.on_host[i] || output_bytes_[i] || place_.slots.slot(slot)->ports[i].device || place_.slots.lent(slot, i)) continue;
+        if (const Offer place = placed(true, i, outputs[i].bytes); place.memory) place_.slots.lend(slot, i, place.memory, place.bytes);
+      }
   }
+
+  Offer offer(size_t number) override { return input_bytes_[number] ? Offer{} : placed(false, number, place_.settings.inputs[number].type.bytes()); }
 
   Progress launch(const Job& job) override {
     for (size_t i = 0; i < inputs_.size(); i++) {
@@ -73,7 +86,7 @@ class EngineStage : public DataStage {
       if (!tensor) return Progress::failed;
       inputs_[i] = {tensor->data, 0};
       if (scale > 0) {
-        inputs_[i].host = input_bytes_[i].get();
+        inputs_[i].host = quantised_[i];
         quantise(static_cast<const float*>(tensor->data), static_cast<int8_t*>(inputs_[i].host), tensor->type.bytes() / sizeof(float), scale);
       }
     }
@@ -97,6 +110,11 @@ class EngineStage : public DataStage {
   }
 
  private:
+  Offer placed(bool is_output, size_t number, size_t bytes) const {
+    void* const memory = adapter_->place ? adapter_->place(loaded_, is_output, number, bytes) : nullptr;
+    return {memory, memory ? bytes : 0};
+  }
+
   // Give an output memory on the first GPU, if that is read there and has some left; before the run, except in slots added during it.
   void share(Tensor& tensor, size_t number) {
     if (!place_.settings.on_gpu[number] || !adapter_->share || tensor.device) return;
@@ -123,6 +141,7 @@ class EngineStage : public DataStage {
   void* loaded_ = nullptr;
   std::vector<socsched_memory> inputs_, outputs_;
   std::vector<Memory> input_bytes_, output_bytes_;  // of tensors that are int8 in the artefact
+  std::vector<void*> quantised_;                    // where such an input is written
   char error_[ERROR_BYTES] = "";
 };
 

@@ -120,7 +120,7 @@ int run(int count, char** values) {
   const std::string summary = arguments.folder + "/executed.json";
   std::remove(summary.c_str());  // that of an earlier run
   if (arguments.is_virtual) {
-    write_summary(summary, control, run_virtually(control, journal), 0, journal.error(), control.notices());
+    write_summary(summary, control, run_virtually(control, journal), 0, 0, journal.error(), control.notices());
     complete(record, journal.error());
   } else {
     Detections detections(boxes);
@@ -135,7 +135,7 @@ int run(int count, char** values) {
     const Ns duration = real->run();
     std::vector<std::string> notices = real->notices();
     if (arguments.asap) notices.push_back("frames were released one after the other's end (--pace asap): no deadline was kept to");
-    write_summary(summary, control, duration, real->origin(), journal.error(), notices);
+    write_summary(summary, control, duration, real->origin(), real->processor(), journal.error(), notices);
     if (real->hung()) {  // a thread is still in its stage
       if (!journal.error().empty()) std::fprintf(stderr, "error: %s: cannot be written: %s\n", record.c_str(), journal.error().c_str());
       std::_Exit(control.failure().empty() && journal.error().empty() ? OK : MACHINE);

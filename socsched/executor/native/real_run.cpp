@@ -49,6 +49,7 @@ RealRun::RealRun(Control& control, Journal& journal, Detections& detections)
   make_slots();
   hire();
   try {
+    lend_places();
     warm_up();
   } catch (...) {
     dismiss();
@@ -272,6 +273,7 @@ Ns RealRun::run() {
     origin_ = monotonic_ns() + 2 * MS;  // time for all threads to sleep
     announce_releases();
   }
+  const Ns before = process_time_ns();
   begun_ = true;
   tell_supervisor("READY=1");
   if (live_)
@@ -282,6 +284,7 @@ Ns RealRun::run() {
   std::thread monitor([this] { monitor_loop(); });
   releaser.join();
   wind_down();
+  processor_ = process_time_ns() - before;
   stop_ = true;
   monitor.join();
   writer.join();

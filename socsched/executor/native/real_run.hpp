@@ -32,6 +32,7 @@ class RealRun : public Workers {
   Ns run();
 
   Ns origin() const { return origin_; }  // the start of the run on the monotonic clock
+  Ns processor() const { return processor_; }  // time of processors that all threads used from there on
   bool hung() const { return hung_; }  // whether a thread does not end
   const std::vector<std::string>& notices() const { return notices_; }
 
@@ -68,6 +69,7 @@ class RealRun : public Workers {
   };
 
   void make_slots();
+  void lend_places();
   Data* frame_data(int provider, int64_t frame);
   void hold_frame(const Job& job);
   void warm_up();
@@ -137,7 +139,7 @@ class RealRun : public Workers {
   std::vector<std::atomic<int64_t>> begun_jobs_;      // of the stages that are prolonged, by prolonging
   std::vector<std::string> notices_;
   std::string class_ = "off";
-  Ns origin_ = 0, awake_ = 0;
+  Ns origin_ = 0, awake_ = 0, processor_ = 0;
   std::atomic<int> version_{0};
   std::atomic<bool> over_{false}, stop_{false}, warming_{true}, warmed_{false}, releasing_{false}, begun_{false};
   std::string warm_error_;

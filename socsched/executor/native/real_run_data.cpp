@@ -1,6 +1,7 @@
 // Data of a run in real time: slots of stages, frames of sensors, and the warm-up, which runs every stage before time zero.
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <mutex>
 
 #include "failure.hpp"
@@ -22,7 +23,7 @@ std::vector<size_t> holders(const Wiring& wiring, int providers) {
     std::set_union(needed.begin(), needed.end(), carried.begin(), carried.end(), std::back_inserter(held));
     for (const int provider : held) counts[static_cast<size_t>(provider)] += std::min(static_cast<size_t>(task.queue), MOST_SLOTS) + 1 + (task.after.size() > 1);
   }
-  for (size_t& count : counts) count = std::min(count, MOST_SLOTS);
+  for (size_t& count : counts) count = std::clamp(count, size_t{WARM_FRAMES}, MOST_SLOTS);
   return counts;
 }
 
@@ -61,6 +62,54 @@ void RealRun::make_slots() {
       feeds_[static_cast<size_t>(provider)] = std::make_unique<Feed>(given, guard_, given.is_live ? arrives : std::function<void(const Feed::Frame&)>());
       if (!given.is_live) feeds_[static_cast<size_t>(provider)]->start();
     }
+}
+
+namespace {
+
+// The tasks whose outputs a task may be handed as those of a provider: conversions pass for what they convert.
+std::vector<const Task*> makers_of(const Plan& plan, const Task& reader, int provider) {
+  std::vector<const Task*> all, direct;
+  for (const Task& task : plan.tasks) {
+    if (&task == &reader || (task.replaces >= 0 ? task.replaces : task.provider) != provider) continue;
+    all.push_back(&task);
+    if (std::count(reader.after.begin(), reader.after.end(), task.provider) || std::count(reader.reads.begin(), reader.reads.end(), task.provider)) direct.push_back(&task);
+  }
+  return direct.empty() ? all : direct;
+}
+
+// The form of a port of a stage.
+TensorType form_of(const StageSettings& stage, size_t port) {
+  for (const InputSettings& input : stage.inputs)
+    if (stage.kind == "convert" && input.port == port) return input.type;
+  return port < stage.outputs.size() ? stage.outputs[port] : TensorType{};
+}
+
+}  // namespace
+
+// Let outputs that one stage alone reads, in the form in which it takes them, lie where it takes them without a copy.
+void RealRun::lend_places() {
+  const Settings& settings = control_.settings();
+  for (int version = 0; version < control_.versions(); version++) {
+    const Plan& plan = control_.plan(version);
+    std::map<std::pair<const Task*, size_t>, std::vector<std::pair<const Task*, size_t>>> readers;  // by maker and port
+    for (const Task& task : plan.tasks) {
+      const std::vector<InputSettings>& inputs = settings.stage(version, task.name).inputs;
+      for (size_t i = 0; i < inputs.size(); i++)
+        for (const Task* const maker : makers_of(plan, task, control_.names().find(inputs[i].from))) readers[{maker, inputs[i].port}].emplace_back(&task, i);
+    }
+    for (const auto& [made, by] : readers) {
+      const auto& [maker, port] = made;
+      const auto& [reader, number] = by[0];
+      const std::vector<Worker*>& places = worker_of_[static_cast<size_t>(version)][static_cast<size_t>(reader->number)];
+      const StageSettings& stage = settings.stage(version, maker->name);
+      if (by.size() > 1 || places.size() > 1 || stage.records || stage.kind == "cuda" || !form_of(stage, port).lies_as(settings.stage(version, reader->name).inputs[number].type)) continue;
+      DataSlots& slots = *slots_[static_cast<size_t>(version)][static_cast<size_t>(maker->number)];
+      for (size_t slot = 0; slot < slots.count() && !slots.lent(slot, port); slot++) {
+        const Stage::Offer offer = places[0]->stage(*reader).offer(number);
+        if (!offer.memory || !slots.lend(slot, port, offer.memory, offer.bytes)) break;
+      }
+    }
+  }
 }
 
 // Let the outputs of a stage that follows another one keep the frame that they lie in.

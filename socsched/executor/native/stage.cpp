@@ -11,12 +11,6 @@ namespace socsched {
 
 namespace {
 
-Ns thread_time_ns() {
-  timespec at;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
-  return Ns{at.tv_sec} * 1'000'000'000 + at.tv_nsec;
-}
-
 // Keeps its processor busy.  It counts its own processor time, so that a disturbed stage ends later, as a real one would.
 class SpinStage : public Stage {
  public:

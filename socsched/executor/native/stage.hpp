@@ -19,6 +19,14 @@ class Stage {
   // Load and allocate whatever a job needs; called once, in the thread that will launch.  Failure if that is impossible.
   virtual void prepare() {}
 
+  // Memory for an input from which this stage takes it without a copy, aligned to 64 bytes, and its size; new each time,
+  // none if it takes copies.  Called once stages are prepared; nobody but the maker of the input and this stage uses it.
+  struct Offer {
+    void* memory = nullptr;
+    size_t bytes = 0;
+  };
+  virtual Offer offer(size_t) { return {}; }
+
   // Begin a job; it must neither allocate nor wait for other jobs.  `done` if it is complete on return.
   virtual Progress launch(const Job& job) = 0;
 

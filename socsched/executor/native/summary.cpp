@@ -10,10 +10,10 @@
 
 namespace socsched {
 
-void write_summary(const std::string& path, const Control& control, Ns duration, Ns origin, const std::string& journal_error,
+void write_summary(const std::string& path, const Control& control, Ns duration, Ns origin, Ns processor, const std::string& journal_error,
                    const std::vector<std::string>& notices) {
   std::string text = "{\"format\":\"socsched-executed\",\"version\":1,\"duration_ns\":" + std::to_string(duration) +
-                     ",\"origin_ns\":" + std::to_string(origin) + ",\n\"accounts\":{";
+                     ",\"origin_ns\":" + std::to_string(origin) + ",\"processor_ns\":" + std::to_string(processor) + ",\n\"accounts\":{";
   std::map<std::string, const Account*> accounts;
   for (int source = 0; source < control.sources().count(); source++)
     accounts[control.names().text(control.sources().provider(source))] = &control.ledger().accounts()[static_cast<size_t>(source)];

@@ -24,6 +24,7 @@ static_assert(socsched::cuda::SM == CU_DEV_RESOURCE_TYPE_SM && socsched::cuda::D
 
 static_assert(socsched::cuda::MAJOR == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(socsched::cuda::MINOR == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(socsched::cuda::INTEGRATED == CU_DEVICE_ATTRIBUTE_INTEGRATED && socsched::cuda::MAPPED == CU_MEMHOSTREGISTER_DEVICEMAP);
 static_assert(socsched::cuda::DYNAMIC_SHARED == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(socsched::cuda::NON_BLOCKING == CU_STREAM_NON_BLOCKING);
 static_assert(socsched::cuda::THREAD_LOCAL == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);

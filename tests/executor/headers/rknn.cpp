@@ -8,7 +8,15 @@ namespace {
 
 static_assert(sizeof(Context) == sizeof(rknn_context) && sizeof(Count) == sizeof(rknn_input_output_num));
 static_assert(sizeof(Attributes) == sizeof(rknn_tensor_attr) && sizeof(Input) == sizeof(rknn_input));
-static_assert(sizeof(Output) == sizeof(rknn_output));
+static_assert(sizeof(Output) == sizeof(rknn_output) && sizeof(Shared) == sizeof(rknn_tensor_mem));
+SAME(Shared, memory, rknn_tensor_mem, virt_addr);
+SAME(Shared, file, rknn_tensor_mem, fd);
+SAME(Shared, offset, rknn_tensor_mem, offset);
+SAME(Shared, bytes, rknn_tensor_mem, size);
+SAME(Attributes, format, rknn_tensor_attr, fmt);
+SAME(Attributes, zero_point, rknn_tensor_attr, zp);
+SAME(Attributes, scale, rknn_tensor_attr, scale);
+SAME(Attributes, width_stride, rknn_tensor_attr, w_stride);
 SAME(Count, outputs, rknn_input_output_num, n_output);
 SAME(Attributes, index, rknn_tensor_attr, index);
 SAME(Attributes, name, rknn_tensor_attr, name);
@@ -37,6 +45,11 @@ EQUAL(Rknn::set_inputs_, &rknn_inputs_set);
 EQUAL(Rknn::run_, &rknn_run);
 EQUAL(Rknn::get_outputs_, &rknn_outputs_get);
 EQUAL(Rknn::release_outputs_, &rknn_outputs_release);
+EQUAL(Rknn::destroy_, &rknn_destroy);
+EQUAL(Rknn::create_, &rknn_create_mem);
+EQUAL(Rknn::import_, &rknn_create_mem_from_fd);
+EQUAL(Rknn::set_memory_, &rknn_set_io_mem);
+EQUAL(Rknn::destroy_memory_, &rknn_destroy_mem);
 
 }  // namespace
 }  // namespace socsched

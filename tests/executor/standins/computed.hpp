@@ -1,19 +1,53 @@
-// What stands for an accelerator's work where $STANDIN_SOCKET names a program that computes (tools/verify/board_root.py): a stage's
-// name, then its inputs' bytes, are answered by its outputs' bytes.
+// What stand-ins share: notes of calls in $STANDIN_LOG, memory of a device, and what stands for an accelerator's work where
+// $STANDIN_SOCKET names a program that computes (tools/verify/board_root.py): a stage's name, then its inputs' bytes, are
+// answered by its outputs' bytes.
 #pragma once
 
+#include <cstdarg>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 #include <string>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <vector>
 
 namespace standin {
+
+inline void note(const char* format, ...) {
+  static std::FILE* const log = std::getenv("STANDIN_LOG") ? std::fopen(std::getenv("STANDIN_LOG"), "a") : stderr;
+  va_list values;
+  va_start(values, format);
+  std::vfprintf(log, format, values);
+  va_end(values);
+  std::fputc('\n', log);
+  std::fflush(log);
+}
+
+// Memory of the device; where kernels run outside, at an address that the program there maps too.
+inline void* room(size_t bytes) {
+  static const char* const outside = std::getenv("STANDIN_SOCKET");
+  if (!outside) return std::aligned_alloc(256, bytes);
+  static constexpr uint64_t FIRST = 0x600000000000, MOST = uint64_t{4} << 30;
+  static uint64_t next = 0;
+  static std::mutex guard;
+  const std::lock_guard<std::mutex> lock(guard);
+  if (!next) {
+    const int file = open((std::string(outside) + ".memory").c_str(), O_RDWR);
+    void* const place = mmap(reinterpret_cast<void*>(FIRST), MOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, 0);
+    if (place != reinterpret_cast<void*>(FIRST)) return nullptr;
+    next = FIRST;
+  }
+  next += bytes;
+  return next <= FIRST + MOST ? reinterpret_cast<void*>(next - bytes) : nullptr;
+}
 
 struct Bytes {
   void* memory;

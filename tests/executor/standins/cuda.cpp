@@ -6,19 +6,15 @@
 // which has the device's memory at the same address.  Where CUDA's header is installed the compiler compares prototypes.
 #include <algorithm>
 #include <chrono>
-#include <cstdarg>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <set>
-#include <sys/mman.h>
 
 #include "computed.hpp"
 
@@ -53,6 +49,8 @@ namespace {
 
 constexpr int WRONG = 1, NO_BINARY = 209, NOT_FOUND = 500, ALREADY = 712;
 using Work = std::function<int()>;
+using standin::note;
+using standin::room;
 
 struct Module {
   std::string image;
@@ -84,16 +82,6 @@ std::map<void*, size_t> locked;     // host memory, by where it begins
 std::map<uint64_t, size_t> mapped;  // that which the device reaches
 int failure = 0;                    // sticky, as on a device
 
-void note(const char* format, ...) {
-  static std::FILE* const log = std::getenv("STANDIN_LOG") ? std::fopen(std::getenv("STANDIN_LOG"), "a") : stderr;
-  va_list values;
-  va_start(values, format);
-  std::vfprintf(log, format, values);
-  va_end(values);
-  std::fputc('\n', log);
-  std::fflush(log);
-}
-
 bool within(const std::map<uint64_t, size_t>& blocks, uint64_t address, size_t bytes) {
   auto next = blocks.upper_bound(address);
   if (next == blocks.begin()) return false;
@@ -117,22 +105,6 @@ CUresult submit(CUstream stream, const Work& work) {
   }
   if (!failure) failure = work();
   return done(failure);
-}
-
-// Memory of the device; where kernels run outside, at an address that the program there maps too.
-void* room(size_t bytes) {
-  static const char* const outside = std::getenv("STANDIN_SOCKET");
-  if (!outside) return std::aligned_alloc(256, bytes);
-  static constexpr uint64_t FIRST = 0x600000000000, MOST = uint64_t{4} << 30;
-  static uint64_t next = 0;
-  if (!next) {
-    const int file = open((std::string(outside) + ".memory").c_str(), O_RDWR);
-    void* const place = mmap(reinterpret_cast<void*>(FIRST), MOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, 0);
-    if (place != reinterpret_cast<void*>(FIRST)) return nullptr;
-    next = FIRST;
-  }
-  next += bytes;
-  return next <= FIRST + MOST ? reinterpret_cast<void*>(next - bytes) : nullptr;
 }
 
 int gpus() { return std::getenv("STANDIN_GPUS") ? std::atoi(std::getenv("STANDIN_GPUS")) : 1; }
@@ -174,7 +146,7 @@ CUresult CUDAAPI cuDeviceTotalMem(size_t* bytes, CUdevice) {
 
 CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
   const int capability = std::getenv("STANDIN_SM") ? std::atoi(std::getenv("STANDIN_SM")) : 87;
-  static const std::map<int, int> values = {{16, 8}, {13, 1000000}, {38, 4 << 20}, {18, 0}, {37, 256}, {36, 3200000}, {97, 100 << 10}};
+  static const std::map<int, int> values = {{16, 8}, {13, 1000000}, {38, 4 << 20}, {18, std::getenv("STANDIN_INTEGRATED") != nullptr}, {37, 256}, {36, 3200000}, {97, 100 << 10}};
   const auto known = values.find(attribute);
   *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : known != values.end() ? known->second : 0;
   return done(attribute == 75 || attribute == 76 || known != values.end() ? 0 : WRONG);

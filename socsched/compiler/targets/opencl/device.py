@@ -13,7 +13,7 @@ from socsched.errors import MachineError
 Array = np.ndarray[Any, Any]
 
 _DEVICE_ANY, _DEVICE_NAME, _DEVICE_EXTENSIONS = 0xFFFFFFFF, 0x102B, 0x1030
-_BUILD_LOG, _FUNCTION_NAME, _REGION, _READ_WRITE, _TRUE = 0x1183, 0x1190, 0x1220, 1, 1
+_BUILD_LOG, _FUNCTION_NAME, _REGION, _READ_WRITE, _TRUE, _AT_HOST = 0x1183, 0x1190, 0x1220, 1, 1, 8
 _NOT_FOUND = {-1: "no device", -1001: "no driver is installed"}
 
 
@@ -42,9 +42,10 @@ class Device:
         self._call("clCreateKernelsInProgram", program, count, kernels, None)
         return {self._kernel_name(ctypes.c_void_p(kernel)): ctypes.c_void_p(kernel) for kernel in kernels}
 
-    def allocate(self, size: int) -> Any:
-        """Return device memory of `size` bytes, to be freed with `release`."""
-        return self._made("clCreateBuffer", ctypes.c_uint64(_READ_WRITE), ctypes.c_size_t(max(size, 1)), None)
+    def allocate(self, size: int, at: int = 0) -> Any:
+        """Return device memory of `size` bytes, to be freed with `release`; `at`: where it lies in this process."""
+        flags = ctypes.c_uint64(_READ_WRITE | (_AT_HOST if at else 0))
+        return self._made("clCreateBuffer", flags, ctypes.c_size_t(max(size, 1)), ctypes.c_void_p(at or None))
 
     def part(self, memory: Any, offset: int, size: int) -> Any:
         """Return `size` bytes from `offset` on of `memory` as a sub-buffer."""
@@ -78,6 +79,10 @@ class Device:
         sizes = ctypes.c_size_t * len(groups)
         total, local = sizes(*(g * i for g, i in zip(groups, items, strict=True))), sizes(*items)
         self._call("clEnqueueNDRangeKernel", self._queue, kernel, len(groups), None, total, local, 0, None, None)
+
+    def finish(self) -> None:
+        """Wait for all launches."""
+        self._call("clFinish", self._queue)
 
     def _copy(self, name: str, memory: Any, array: Array) -> None:
         if array.size:

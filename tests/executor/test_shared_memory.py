@@ -156,7 +156,8 @@ def opencl(folder: Path, kernel: str, count: int, outputs: list[dict[str, Any]])
     (folder / "kernels.cl").write_text(KERNELS)
     (folder / "weights.bin").write_bytes(b"")
     sizes = [4 * int(np.prod(output["shape"])) for output in outputs]
-    places = [{"in": "results", "offset": sum(-(-size // 256) * 256 for size in sizes[:i])} for i in range(len(sizes))]
+    offsets = [sum(-(-size // 256) * 256 for size in sizes[:i]) for i in range(len(sizes))]
+    places = [{"in": "results", "offset": offset} for offset in offsets]
     launch = {"kernel": kernel, "code": 0, "grid": [count, 1, 1], "block": [1, 1, 1], "shared": 0}
     document = {
         "format": "socsched-launches",
@@ -166,9 +167,9 @@ def opencl(folder: Path, kernel: str, count: int, outputs: list[dict[str, Any]])
         "weights": "weights.bin",
         "memory": BYTES,
         "constants": 0,
-        "results": places[-1]["offset"] + sizes[-1],
+        "results": offsets[-1] + sizes[-1],
         "inputs": [{"in": "memory", "offset": 0, "bytes": BYTES, "row_bytes": 0, "fill": 0}],
-        "outputs": [{"offset": place["offset"], "bytes": size} for place, size in zip(places, sizes, strict=True)],
+        "outputs": [{"offset": offset, "bytes": size} for offset, size in zip(offsets, sizes, strict=True)],
         "launches": [{**launch, "arguments": [{"in": "memory", "offset": 0}, *places]}],
     }
     (folder / f"{kernel}.json").write_text(json.dumps(document))
@@ -213,7 +214,7 @@ def test_a_jetson_s_kernels_write_where_the_host_reads(executor: Path, gpu: Path
     for integrated in ({}, {"STANDIN_INTEGRATED": "1"}):
         folder = tmp_path / str(len(integrated))
         folder.mkdir()
-        env = {"LD_LIBRARY_PATH": str(gpu / "driver"), "STANDIN_LOG": str(folder / "log"), **integrated}
+        env: dict[str, Any] = {"LD_LIBRARY_PATH": str(gpu / "driver"), "STANDIN_LOG": str(folder / "log"), **integrated}
         done = run(executor, folder, cuda_stage(program(folder, gpu)), **env)
         assert (done.returncode, done.stderr) == (0, "")
         copied = [call for call in noted(folder / "log") if call.startswith("copy out")]

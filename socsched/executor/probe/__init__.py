@@ -38,8 +38,9 @@ SERVES_S = 600
 """Age up to which the clock counts as the same: on a busy machine it seems another to every process."""
 UNSTEADY_S = 60
 """Age up to which a probe whose turns differ serves."""
-STEADY, TURNS, SETTLED_S = 0.06, 5, 4.0
-"""Median difference between two turns up to which they agree; turns, and time, after which no agreement is awaited."""
+STEADY, SHARED_STEADY, TURNS, SETTLED_S = 0.06, 0.12, 5, 4.0
+"""Median difference between two turns up to which they agree, of one thread's times and of several threads'; turns, and
+time, after which no agreement is awaited."""
 CLOCK = 0.08
 """Relative difference of the chain's time with which clocks count as others."""
 DISTURBED = 0.9
@@ -152,7 +153,7 @@ class _Turns:
 
     What slows a whole machine for a second, as writing files after an installation does, shows in no single call: of
     one thread's times the least counts.  What several threads take to hand each other data changes from minute to
-    minute on virtual machines, and belongs to it: of their times the median counts, with the spread of turns.
+    minute on virtual machines, and belongs to it: of their times the lower median counts, with the spread of turns.
     """
 
     def __init__(self, sets: Sequence[Sequence[int]], precision: str) -> None:
@@ -167,7 +168,7 @@ class _Turns:
         found = []
         for turns in self._turns.values():
             fine = sorted([one for one in turns if one.calls] or turns, key=lambda one: one.time_ns)
-            one = fine[0] if fine[0].threads == 1 else fine[len(fine) // 2]
+            one = fine[0] if fine[0].threads == 1 else fine[(len(fine) - 1) // 2]
             shows = one.threads > 1 or not self.steady  # a machine that does not settle does so to plans' jobs too
             apart = (fine[-1].time_ns - fine[0].time_ns) / one.time_ns if shows else 0.0
             found.append(replace(one, spread=max(one.spread, apart)))
@@ -176,15 +177,18 @@ class _Turns:
     def take(self) -> None:
         """Take a turn, and note whether it agrees with those before."""
         kernels, share = own.time_networks(self.programs, self.sets, SECONDS, self.precision)
-        apart, count = [], Counter[Any]()
+        apart: dict[bool, list[float]] = {}
+        count = Counter[Any]()
         for one in (*kernels, *_time_memory(self._memory, self.sets)):
             work = astuple(one)[:5]  # of several equal kernels the first is compared with the first
             turns = self._turns.setdefault((work, count[work]), [])
             count[work] += 1
-            if turns and one.threads == 1:
-                apart.append(abs(math.log(one.time_ns / min(turn.time_ns for turn in turns))))
+            if turns:
+                off = abs(math.log(one.time_ns / min(turn.time_ns for turn in turns)))
+                apart.setdefault(one.threads > 1, []).append(off)
             turns.append(one)
-        self.steady = statistics.median(apart or [math.inf]) <= STEADY
+        limits = {shared: SHARED_STEADY if shared else STEADY for shared in apart}
+        self.steady = bool(apart) and all(statistics.median(apart[one]) <= limits[one] for one in apart)
         self.share = max(self.share, share)
 
     def settle(self) -> None:

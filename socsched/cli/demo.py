@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +43,8 @@ def command(output: Output, request: DemoRequest) -> None:
     machine, runs it, and compares prediction with measurement. The detector is PointPillars-S with its shipped
     weights; weights of the KITTI three-class network select that network.
     """
+    from concurrent.futures import ThreadPoolExecutor  # not for `--help`
+
     from socsched.api import execution, loading
     from socsched.api.options import PlanOptions, RunOptions
     from socsched.api.planning import plan_with

@@ -155,7 +155,7 @@ def _point(number: int, chosen: Mapping[str, Any]) -> Point:
         chosen.get("mode", AUTO),
         chosen["pipeline"],
         chosen.get("objective", "latency"),
-        chosen.get("policy", "edf"),
+        chosen.get("policy", AUTO),
         chosen.get("faults", "none"),
         float(chosen.get("load", 1.0)),
         int(chosen.get("seed", 0)),

@@ -15,7 +15,7 @@ from socsched.planning.plan import ChainResult, ExecutionTimes, Plan, Task, Thro
 from socsched.sim.results import totals
 from socsched.sim.simulate import run
 from socsched.study import bounds
-from socsched.study.design import Point
+from socsched.study.design import AUTO, Point
 from socsched.trace.summary import Histogram
 
 MILLION = 1_000_000
@@ -125,7 +125,7 @@ def simulate_configuration(study: Study, point: Point, plan: Plan, faults: Path 
 
 def override(policy: str) -> str | None:
     """Return the policy override of a simulation: None if the plan was made for the policy."""
-    return None if policy in ("edf", "fp") else policy
+    return None if policy in (AUTO, "edf", "fp") else policy
 
 
 def round_ns(plan: Plan) -> int:

@@ -28,7 +28,7 @@ from socsched.planning.plan import Plan
 from socsched.study import columns
 from socsched.study.design import AUTO, Point
 from socsched.study.inputs import Inputs, Opened
-from socsched.study.runs import NOTHING_RUN, simulate_configuration
+from socsched.study.runs import NOTHING_RUN, override, simulate_configuration
 
 _PLACE = "@inputs@"
 _KEPT = 8
@@ -88,7 +88,7 @@ def plan_key(inputs_digest: str, point: Point) -> str:
 
 def policy_to_plan_with(point: Point) -> str:
     """Return the policy to plan with: the simulated one if bounds exist for it, else EDF."""
-    return point.policy if point.policy in ("edf", "fp") else "edf"
+    return "edf" if override(point.policy) else point.policy
 
 
 def open_inputs(inputs: Inputs, folder: Path | None = None) -> Opened:

@@ -1,6 +1,8 @@
 // A stand-in for libOpenCL.so.1: memory of the device is shared with the program at $STANDIN_SOCKET, which builds the kernels
 // with an OpenCL of its own and runs them.  It notes copies and mappings in $STANDIN_LOG.  With $STANDIN_COPIES the
 // device has a memory of its own, with $STANDIN_MOVES mapped memory is another one each time.
+#include <set>
+
 #include "computed.hpp"
 
 namespace {
@@ -11,6 +13,20 @@ struct Argument { uint64_t is_memory, value, bytes; };
 struct Kernel { Program* program; std::string name; std::vector<Argument> arguments; };
 
 int object;
+
+std::mutex guard;
+std::set<const void*> memories;
+
+Memory* made(char* place, size_t bytes) {
+  const std::lock_guard<std::mutex> lock(guard);
+  Memory* const memory = new Memory{place, bytes, false};
+  return memories.insert(memory), memory;
+}
+
+bool is_memory(const void* value) {
+  const std::lock_guard<std::mutex> lock(guard);
+  return memories.count(value);
+}
 
 Memory& at(void* memory) { return *static_cast<Memory*>(memory); }
 
@@ -63,13 +79,13 @@ void* clCreateBuffer(void*, uint64_t flags, size_t bytes, void*, int* status) {
   char* const place = static_cast<char*>(standin::room((bytes + 255) / 256 * 256));
   *status = place ? 0 : -4;
   if (place && flags == 1) std::memset(place, 0x5a, bytes);
-  return place ? new Memory{place, bytes, false} : nullptr;
+  return place ? made(place, bytes) : nullptr;
 }
 
 void* clCreateSubBuffer(void* whole, uint64_t, unsigned, const void* region, int* status) {
   const size_t* const sizes = static_cast<const size_t*>(region);
   *status = sizes[0] % 128 || sizes[0] + sizes[1] > at(whole).bytes ? -13 : 0;
-  return new Memory{at(whole).place + sizes[0], sizes[1], false};
+  return made(at(whole).place + sizes[0], sizes[1]);
 }
 
 int clSetKernelArg(void* handle, unsigned number, size_t bytes, const void* value) {
@@ -77,9 +93,8 @@ int clSetKernelArg(void* handle, unsigned number, size_t bytes, const void* valu
   if (arguments.size() <= number) arguments.resize(number + 1);
   void* memory = nullptr;
   std::memcpy(&memory, value, bytes < sizeof memory ? bytes : sizeof memory);
-  const auto place = reinterpret_cast<uint64_t>(memory);
-  const bool is_memory = bytes == sizeof memory && place > 0xffffffff;  // kernels take no values of 64 bits
-  arguments[number] = is_memory ? Argument{1, reinterpret_cast<uint64_t>(at(memory).place), at(memory).bytes} : Argument{0, place, bytes};
+  const bool given = bytes == sizeof memory && is_memory(memory);
+  arguments[number] = given ? Argument{1, reinterpret_cast<uint64_t>(at(memory).place), at(memory).bytes} : Argument{0, reinterpret_cast<uint64_t>(memory), bytes};
   return 0;
 }
 

@@ -2,10 +2,10 @@
 
     python -m tools.verify.board_root ROOT WHEEL BUNDLE ...
 
-ROOT: a Debian 11 for arm64 with g++; qemu-user is registered with binfmt_misc
-(`tools/ci/bare_root.sh` shows how).  WHEEL: onnxruntime for aarch64, whose C API is real where Qualcomm's provider is
-not.  Each bundle is copied into the root; build.sh, `start.sh --selftest` and 20 frames (`--pace asap`) run there
-without Python.  What accelerators compute is computed outside of the emulation: networks by ONNX Runtime, of the bytes
+ROOT: a Debian 11 for arm64 with g++; qemu-user is registered with binfmt_misc (`tools/ci/bare_root.sh` shows how).
+WHEEL: onnxruntime for aarch64, whose C API is real where Qualcomm's provider is not.  Each bundle is copied into the
+root; build.sh, `start.sh --selftest` and 20 frames (`--pace asap`) run there without Python, networks of the CPU on one
+thread each.  What accelerators compute is computed outside of the emulation: networks by ONNX Runtime, of the bytes
 that the executor hands to the vendor's API, CUDA kernels by their sources, compiled for this machine's processor, and
 OpenCL kernels by this machine's OpenCL (PoCL: Debian's pocl-opencl-icd).
 Needs root, Zig (`socsched.compiler.native.cross`) and the cache that the bundles were compiled with.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import hashlib
 import json
 import math
 import mmap
@@ -278,6 +279,16 @@ def compile_kernels(source: str, counts: Mapping[str, int], root: Path, name: st
     (root / f"{name}.txt").write_text("\n".join(lines) + "\n")
 
 
+def single_threads(place: Path) -> None:
+    """Let each network of a bundle run on one thread: a board's wait actively, and share few processors here."""
+    file, sums = place / "run.json", place / "SHA256SUMS"
+    old = file.read_bytes()
+    new = re.sub(rb'"threads": \d+', b'"threads": 1', old)
+    file.write_bytes(new)
+    before, after = (hashlib.sha256(text).hexdigest() for text in (old, new))
+    sums.write_text(sums.read_text().replace(before, after))
+
+
 def run(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a command in the root, as on a board without Python."""
     home = f"/{HOME}"
@@ -309,6 +320,7 @@ def trial(root: Path, bundle: Path, accelerator: Accelerator) -> bool:
     place = root / PLACE
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(bundle, place)
+    single_threads(place)
     stages = json.loads((place / "run.json").read_text())["stages"]
     accelerator.stages = models(root, stages)
     accelerator.sessions.clear()

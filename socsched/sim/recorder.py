@@ -100,8 +100,8 @@ _SLICES = ("engine", "job", "name", "start_ns", "end_ns", "task", "frame")
 class Stream:
     """A recording that is written in blocks of `BLOCK` rows.
 
-    A row is recorded when its subject ends, with the number of its beginning.  A block is written once twice its rows
-    wait; a subject that has not ended by then is mended later (`Table.mend`).
+    A row is recorded when its subject ends, with the number of its beginning.  A block is written once a quarter
+    more rows wait; a subject that has not ended by then is mended later (`Table.mend`).
     """
 
     def __init__(self, lowered: Lowered) -> None:
@@ -166,7 +166,7 @@ class Stream:
         part = part[part[:, 0] >= first]
         rows = part if begun is None else np.concatenate((begun, part))
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
-        while len(rows) >= (1 if last else 2 * BLOCK):
+        while len(rows) >= (1 if last else BLOCK + BLOCK // 4):
             upto = min(first + BLOCK, int(rows[-1, 0]) + 1)
             here = int(np.searchsorted(rows[:, 0], upto))
             if name == "slices" and rows[:here, _JOB].max() >= len(self.stored.tables["jobs"]):

@@ -287,7 +287,7 @@ class Clock:
     def times(self, places: Ints) -> Ints:
         """Return the instants at places."""
         inside = places >= 0
-        times = places.copy()
+        times: Ints = places.copy()
         times[inside] = self.table.column("time_ns")[places[inside]]
         return times
 

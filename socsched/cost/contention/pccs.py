@@ -36,8 +36,8 @@ _LEAST = 1e6
 _DISPLACED = 16.0
 """Bytes of a stream that one foreign byte may displace: a row cycle (about 60 ns) for a burst of 64 bytes, 16 banks."""
 _DEFAULTS = {"traffic": 1.0, "error": 0.0}
-_KEPT = 64
-"""Sets of rivals whose demands are kept."""
+_KEPT, _DRAWS = 64, 1 << 14
+"""Sets of rivals whose demands are kept, and segments whose traffic is."""
 _FIELDS = ("normal", "intensive", "mrmc", "tbwdc", "cbp", "rate", "peak", *_DEFAULTS)
 
 
@@ -93,23 +93,38 @@ class Pccs:
         default_factory=dict, compare=False, repr=False
     )
 
+    _draws: dict[tuple[str, int], tuple[Segment, float]] = field(default_factory=dict, compare=False, repr=False)
+
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
         """Return each segment's time (ns) under the others' summed demands; a segment without traffic is not slowed."""
-        demands = [self._drawn(engine, draw(segment)) for engine, segment in running]
-        shares = fair_shares(demands, self.limit) if self.limit and sum(demands) > self.limit else demands
-        result = []
+        demands = [self._own(engine, segment) for engine, segment in running]
+        total, result = sum(demands), list[int]()
+        shares = fair_shares(demands, self.limit) if self.limit and total > self.limit else demands
+        outside: dict[str, float] = {}
         for index, (engine, segment) in enumerate(running):
-            if not demands[index] or sum(demands) == demands[index]:
+            mine = demands[index]
+            if not mine or total == mine:
                 result.append(segment.time_ns)
                 continue
-            others = sum(
-                other
-                for number, other in enumerate(demands)
-                if number != index and not (self.limit and running[number][0] == engine)
-            )
-            factor = 100.0 / self.curves[engine].speed(demands[index], others)
-            result.append(slow_down(segment, max(factor, demands[index] / shares[index])))
+            if not self.limit:
+                others = sum(other for number, other in enumerate(demands) if number != index)
+            elif engine in outside:
+                others = outside[engine]
+            else:
+                elsewhere = (other for other, (place, _) in zip(demands, running, strict=True) if place != engine)
+                others = outside[engine] = sum(elsewhere)
+            factor = 100.0 / self.curves[engine].speed(mine, others)
+            result.append(slow_down(segment, max(factor, mine / shares[index])))
         return tuple(result)
+
+    def _own(self, engine: str, segment: Segment) -> float:
+        """Return the traffic (bytes/s) of a segment on an engine, kept: simulations meet few, millions of times."""
+        key = engine, id(segment)
+        if key not in self._draws:
+            if len(self._draws) >= _DRAWS:
+                self._draws.clear()
+            self._draws[key] = segment, self._drawn(engine, draw(segment))
+        return self._draws[key][1]
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
         """Return the time (ns) of the segments under the largest demand of all other lanes, plus the curve's error.

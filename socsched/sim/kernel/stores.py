@@ -138,7 +138,7 @@ LIMIT = 1 << 20
 """Most combinations kept; beyond that, all are discarded and requested again."""
 
 
-ROOM = 1 << 24
+ROOM = 1 << 23
 """Most numbers they may occupy."""
 
 

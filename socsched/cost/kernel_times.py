@@ -61,6 +61,9 @@ CALL, OPS, MOVED, WEIGHTS = range(4)
 """Terms of a kernel's time."""
 ARITHMETIC = 2.0
 """Operations a byte of tensors from which on a kernel is arithmetic."""
+HEAVY = 0.125
+"""Bytes of weights over those of tensors up to which a family's weights are no term: a constant of four bytes would
+only tell its kernels from others, and a bias pay for it by the byte."""
 SHORT = 5_000.0
 """Time (ns) below which a kernel's relative error does not matter."""
 RECURRENT = 0.7
@@ -425,7 +428,8 @@ def _chosen(kernels: Sequence[KernelTime]) -> tuple[list[float], float]:
     them where a kernel is arithmetic, bytes of tensors where it moves data, so that larger kernels take longer.
     """
     main = OPS if all(one.ops > ARITHMETIC * one.moved for one in kernels) else MOVED
-    work = [(1.0, one.ops, one.moved, one.weights) for one in kernels]
+    heavy = any(one.weights > HEAVY * one.moved for one in kernels)
+    work = [(1.0, one.ops, one.moved, one.weights if heavy else 0.0) for one in kernels]
     return _selected(work, [one.time_ns for one in kernels], main=main)
 
 

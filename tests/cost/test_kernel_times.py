@@ -70,6 +70,16 @@ def test_what_threads_hand_each_other_does_not_grow_beyond_a_cache() -> None:
     assert both == pytest.approx(alone / 2 + 0.1 * kernel_times.KEPT, rel=1e-6)
 
 
+def test_weights_that_are_few_in_all_kernels_of_a_family_are_no_term() -> None:
+    some = [(tokens, weights) for tokens in (4e4, 4e5, 6e5) for weights in (0.0, 4.0)]
+    one = tuple(
+        KernelTime("elementwise of tokens", 1, 0.0, tokens, weights, 1000 + 0.02 * tokens + 250 * weights)
+        for tokens, weights in some
+    )
+    rates = kernel_times.rates_of(KernelTimes(OWN, "1", "2026-01-02", "fp32", one), "elementwise of tokens", 1)
+    assert rates.weight == 0 and rates.time(0.0, 3e5, 1.5e5) < 10_000
+
+
 def test_slots_without_a_point_are_not_read() -> None:
     network = get_model("pointpillars.pfn", {}).network
     assert network is not None

@@ -113,25 +113,12 @@ def _output_row(m: int, i: int, x: Any) -> Any:
     return x(0) + total if i == 0 else total + x(5) if i == 3 else total
 
 
-@T.macro
-def in_turn(row, count, source, target, at):
-    """Compute rows 0 to `count`, which is 2, 4 or 6: numbers that are known when the kernel is parsed."""
-    row(source, target, 0, at)
-    row(source, target, 1, at)
-    if count > 2:
-        row(source, target, 2, at)
-        row(source, target, 3, at)
-    if count > 4:
-        row(source, target, 4, at)
-        row(source, target, 5, at)
-
-
 def _input(m: int, ci: int, products: str) -> Any:
     """Return transform(X, V, (top, left), (block, tile)): V = B^T d B of the patch of X from (top, left) on."""
     q = m + 2
 
     @T.macro
-    def columns(D, W, i, at):
+    def columns(D, W, i):
         for x in T.unroll(q):
             for v in T.vectorized(ci):
                 W[i, x, v] = _patch_row(m, i, lambda j: D[j, x, v])
@@ -153,8 +140,20 @@ def _input(m: int, ci: int, products: str) -> Any:
                 D[y, x, v] = T.if_then_else(
                     T.And(top + y < X.shape[1], left + x < X.shape[2]), X[at[0], top + y, left + x, v], zero(X)
                 ).astype(products)
-        in_turn(columns, q, D, W, at)
-        in_turn(rows, q, W, V, at)
+        columns(D, W, 0)
+        columns(D, W, 1)
+        columns(D, W, 2)
+        columns(D, W, 3)
+        if m > 2:
+            columns(D, W, 4)
+            columns(D, W, 5)
+        rows(W, V, 0, at)
+        rows(W, V, 1, at)
+        rows(W, V, 2, at)
+        rows(W, V, 3, at)
+        if m > 2:
+            rows(W, V, 4, at)
+            rows(W, V, 5, at)
 
     return transform
 
@@ -208,15 +207,23 @@ def _output(m: int, c: int) -> Any:
                 H[i, x, v] = _output_row(m, i, lambda j: M[at[0], j * q + x, at[1], v])
 
     @T.macro
-    def rows(H, S, i, at):
+    def rows(H, S, i):
         for y in T.unroll(m):
             for v in T.vectorized(c):
                 S[y, i, v] = _output_row(m, i, lambda j: H[y, j, v])
 
     @T.macro
     def transform(M, H, S, at):
-        in_turn(columns, m, M, H, at)
-        in_turn(rows, m, H, S, at)
+        columns(M, H, 0, at)
+        columns(M, H, 1, at)
+        if m > 2:
+            columns(M, H, 2, at)
+            columns(M, H, 3, at)
+        rows(H, S, 0)
+        rows(H, S, 1)
+        if m > 2:
+            rows(H, S, 2)
+            rows(H, S, 3)
 
     return transform
 

@@ -28,7 +28,7 @@ REACH = 0.05
 def between(one: Place, other: Place) -> float:
     """Return the distance of two places: half the difference in shares, and that in size."""
     a, b = dict(one), dict(other)
-    kinds = (a.keys() | b.keys()) - {"size"}
+    kinds = sorted((a.keys() | b.keys()) - {"size"})  # a sum in one order, whatever the hash seed
     return sum(abs(a.get(kind, 0.0) - b.get(kind, 0.0)) for kind in kinds) / 2 + SIZE * abs(a["size"] - b["size"])
 
 

@@ -43,7 +43,7 @@ _HINT = "simulate or run again with -o, into this folder"
 def require_one(folder: Path, names: Iterable[str]) -> None:
     """Raise InputError unless the named files of a folder are those last written together."""
     recorded = _told(folder)
-    for name in set(names) & set(recorded):
+    for name in sorted(set(names) & set(recorded)):
         try:
             same = file_digest(folder / name) == recorded[name]
         except FileNotFoundError:

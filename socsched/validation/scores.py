@@ -141,7 +141,7 @@ def unit_scores(rows: Sequence[Row], predictions: Sequence[Prediction]) -> Units
         return None
     fallen = [(bool(row.strays), bool(left.elsewhere)) for row, left in pairs if row.unit == "npu"]
     units = [(row.unit, left.unit) for row, left in pairs]
-    names = {unit for unit, _ in units}
+    names = dict.fromkeys(unit for unit, _ in units)
     weighted = sum(
         f1([(actual == name, said == name) for actual, said in units]) * sum(actual == name for actual, _ in units)
         for name in names

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -156,3 +159,15 @@ def test_plan_json_holds_the_documented_fields_and_loads_back(
             for entry in entries if members else []:
                 assert members <= set(entry), (field, members - set(entry))
         assert load(file) == plan
+
+
+def test_a_plan_has_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
+    """Prices by the distance of networks are sums of floats over kinds of layers: in one order."""
+    line = ["plan", "pointpillars-s", "-p", "tda4vm", "--solver", "heft", "--no-refine", "-q", "-o"]
+    texts = []
+    for seed in ("1", "77"):
+        file = tmp_path / f"{seed}.json"
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-m", "socsched", *line, str(file)], env=environment, check=False)
+        texts.append(file.read_bytes())
+    assert texts[0] == texts[1]

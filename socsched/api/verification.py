@@ -369,11 +369,12 @@ def _first_difference(path: Path, stage: Stage, feed: Path, own: _Own, note: Not
 
     Both sides compute the same file with more outputs; intervals are narrowed until neighbours are found.
     """
-    from socsched.models.onnx_file import with_outputs
+    from socsched.models.onnx_file import OnnxFile, with_outputs
     from socsched.models.onnx_import import kernel_results
     from socsched.models.registry import get_model
 
-    inner = kernel_results(stage.params)
+    made = {name for node in OnnxFile(path, values=False, plugins=True).model.graph.node for name in node.output}
+    inner = [item for item in kernel_results(stage.params) if item.name in made]  # none of a branch or a turn
     outputs = {item.name for item in inner} & {port.name for port in get_model("onnx", stage.params).outputs}
     equal, differs, first, checked = -1, len(inner), None, set[str]()
     at_once = max(_MOST_OUTPUTS - len(outputs), 1)

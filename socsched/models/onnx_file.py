@@ -248,6 +248,8 @@ def whole(path: Path, inputs: Mapping[str, TensorType], filled: Mapping[str, Ten
     for item in graph.output:
         if item.name in filled:
             _fill(model, item, filled[item.name])
+        elif not item.type.tensor_type.elem_type:  # an inner value that is looked at: its runtime knows the type
+            item.ClearField("type")
     _take_floats(graph)
     return model
 
@@ -293,7 +295,7 @@ def _fill(model: Any, output: Any, kind: TensorType) -> None:
             for place, one in enumerate(names):
                 if one == name:
                     names[place] = inner
-    dtype = {"fp32": np.float32, "fp16": np.float16}.get(kind.dtype) or np.dtype(kind.dtype)
+    dtype = np.dtype({"fp32": "f4", "fp16": "f2"}.get(kind.dtype, kind.dtype))
     fill = np.array(-1 if kind.dtype in ("int32", "int64") else 0, dtype)
     constants = {"most": np.array(kind.shape), "none": np.zeros(len(kind.shape), np.int64), "fill": fill}
     graph.initializer.extend(numpy_helper.from_array(array, f"{name}/{role}") for role, array in constants.items())
@@ -305,10 +307,7 @@ def _fill(model: Any, output: Any, kind: TensorType) -> None:
             helper.make_node("Pad", [inner, f"{name}/pads", f"{name}/fill"], [name]),
         ]
     )
-    dims = output.type.tensor_type.shape.dim
-    del dims[:]
-    for size in kind.shape:
-        dims.add(dim_value=size)
+    output.CopyFrom(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), kind.shape))
 
 
 def _names(model: Any) -> Iterator[object]:

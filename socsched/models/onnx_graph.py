@@ -336,7 +336,7 @@ class _Folding:
         if not node.domain:
             self.infer_standard(node, proto)
         for name, (shape, dtype) in bounds(node, shapes, graph.constants).items():
-            if not graph.fixed(name):
+            if not graph.fixed(name) and not graph.is_empty(name):
                 if node.op in VARYING and not node.domain:
                     graph.varying.add(name)
                 graph.shapes[name] = shape
@@ -440,11 +440,11 @@ def _attribute(value: Any) -> Any:
     return list(value) if isinstance(value, (list, tuple)) else value
 
 
-MOST_FOLDED_ELEMENTS = 2**22
+MOST_FOLDED_ELEMENTS = 2**24
 """Elements that a node may produce from smaller inputs."""
 MOST_FOLDED = 12_000
 """Nodes folded per file."""
-MOST_TOTAL = 2**25
+MOST_TOTAL = 2**26
 """Elements that all folded nodes may produce, in addition to the file's own tensors."""
 
 Size = Callable[[Sequence[Array], Any], int]

@@ -796,12 +796,14 @@ def _scatter_nd(t: Translation, node: Node) -> None:
 def _gather(t: Translation, node: Node) -> None:
     """Emit Gather: a table lookup, a slice, or a choice of constant places."""
     table = t.graph.constants.get(node.inputs[0])
-    if table is not None:
+    if table is not None and table.dtype.kind != "f":  # such as numbers of levels or classes
+        t.stated(node.inputs[0])
+    elif table is not None:
         axis = int(node.attrs.get("axis", 0)) % table.ndim
         t.emit(node, "gather", [t.source(node.inputs[1])], weights={"table": t.param(table)}, axis=axis)
         return
     axis = t.axis(node, 0)
-    if node.inputs[1] in t.values:
+    if node.inputs[1] not in t.graph.constants:
         t.emit(node, "gather", [t.source(name) for name in node.inputs], axis=axis)
         return
     indices = t.constant(node, 1, "the index")
@@ -969,7 +971,13 @@ def _repeat_rows(t: Translation, node: Node, before: tuple[int, ...], after: tup
     sides = [1 if one == size else size for one, size in zip(aligned, after, strict=True)]
     if prod(sides) > MOST_JOINED:
         raise t.refused(f"a value is repeated more than {MOST_JOINED} times", "operators broadcast by themselves")
-    t.with_constant(node, "add", x, np.zeros(sides, np.float32))
+    dtype = t.graph.tensor(node.inputs[0]).dtype
+    if dtype in ("fp32", "fp16"):
+        t.with_constant(node, "add", x, np.zeros(sides, np.float32))
+    else:
+        name = f"{node.name}/zeros"
+        t.graph.constants[name] = np.zeros(sides, dtype)
+        t.emit(node, "logical_or" if dtype == "bool" else "add", [x, t.stated(name)])
 
 
 @_translates("GatherElements")

@@ -117,9 +117,10 @@ def _in_onnxruntime(node: Node) -> bool:
 
 def exact(array: Array) -> bool:
     """Return whether fp32 holds all values of a constant."""
-    return array.dtype in (np.float32, np.float16) or np.array_equal(
-        array, array.astype(np.float32).astype(array.dtype)
-    )
+    if array.dtype in (np.float32, np.float16):
+        return True
+    with np.errstate(invalid="ignore"):
+        return np.array_equal(array, array.astype(np.float32).astype(array.dtype))
 
 
 def _type(t: Translation, name: str) -> TensorType:

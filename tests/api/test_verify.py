@@ -126,3 +126,16 @@ def test_bytes_and_truth_values_come_in_as_they_are(tmp_path: Path) -> None:
     graph = helper.make_graph(b.nodes, "net", inputs, outputs, b.weights)
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "net.onnx")
     assert verify(tmp_path / "net.onnx").equal
+
+
+def test_bytes_as_a_camera_gives_them(tmp_path: Path) -> None:
+    """Rows first: as many as a block of channels has, which they are not."""
+    import onnx
+
+    b = Builder()
+    x = b.op("Sub", b.op("Cast", "image", to=1), b.constant(np.full(3, 120, np.float32)))
+    y = b.op("Relu", b.conv(b.op("Transpose", x, perm=[0, 3, 1, 2]), 3, 16, norm=False))
+    model = onnx.load(b.save(tmp_path / "net.onnx", [1, 32, 24, 3], [y]))
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UINT8
+    onnx.save(model, tmp_path / "net.onnx")
+    assert verify(tmp_path / "net.onnx").equal

@@ -17,6 +17,7 @@ from socsched.compiler.toolchains.hand_over import prepare  # noqa: E402
 from socsched.descriptor.catalog import get_platform  # noqa: E402
 from socsched.descriptor.pipeline import Stage  # noqa: E402
 from socsched.errors import OpenShape, SocschedError, UnknownOperator, UsageError  # noqa: E402
+from socsched.graph.expand import layer_types  # noqa: E402
 from socsched.graph.rules import check_operators  # noqa: E402
 from socsched.models.onnx_import import load, model  # noqa: E402
 from socsched.models.work import stage_work  # noqa: E402
@@ -167,3 +168,24 @@ def test_a_constant_that_is_resized_is_computed_on_reading(mode: str, tmp_path: 
         image = np.zeros((1, 1, 3, 9), np.float32)
         verdict = judge(mode, onnx.load(file), [image], session.run(None, {"image": image}), 1e-6, False)
         assert not verdict.failure, rounding
+
+
+def test_whole_numbers_stay_whole_numbers(tmp_path: Path) -> None:
+    """Of a table at computed places, and of a value that is repeated: as levels and classes of detectors."""
+    b = Builder()
+    places = b.op("ArgMax", "image", axis=1, keepdims=0)
+    classes = b.op("Gather", b.constant(np.array([7, 2**24 + 1, 3])), places)
+    rows = b.op("Expand", b.op("Unsqueeze", classes, b.constant(np.array([0]))), b.constant(np.array([3, 4])))
+    none = b.op("Slice", "image", b.constant(np.array([0])), b.constant(np.array([0])), b.constant(np.array([0])))
+    kept = b.op("Concat", "image", none, axis=0)
+    file = b.save(tmp_path / "net.onnx", [4, 3], [classes, rows, kept])
+    proto = onnx.load(file)
+    for place in (0, 1):
+        proto.graph.output[place].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    onnx.save(proto, file)
+    network, _ = load(file)
+    types = layer_types(network)
+    assert [types[name].dtype for name in network.outputs] == ["int64", "int64", "fp32"]
+    image = np.random.default_rng(1).normal(0, 1, (4, 3)).astype(np.float32)
+    index = np.array([7, 2**24 + 1, 3])[image.argmax(1)]
+    assert not judge("whole", proto, [image], [index, np.tile(index, (3, 1)), image], 1e-6, False).failure

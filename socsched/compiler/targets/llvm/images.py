@@ -135,7 +135,8 @@ class Images(Emitter):
         if len(tensor.shape) != 4:
             return TensorType(tensor.shape, dtype)
         maker = next((group.kind for group in self.graph.groups if group.output == name), "relu")
-        blocked = tensor.shape[1] % self.c == 0 and tensor.shape[0] == 1 and maker in _BLOCKED
+        fits = dtype in ("fp32", "fp16") and tensor.shape[1] % self.c == 0  # bytes stay as a camera gives them
+        blocked = fits and tensor.shape[0] == 1 and maker in _BLOCKED
         return TensorType(tensor.shape, dtype, f"NCHW{self.c}c+{EDGE}" if blocked else "NCHW")
 
     def physical(self, tensor: TensorType) -> list[Any]:

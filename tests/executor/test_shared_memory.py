@@ -121,6 +121,17 @@ def test_without_shared_memory_the_npu_s_library_copies(executor: Path, librarie
     assert not [call for call in calls if call.startswith("bound")]
 
 
+@pytest.mark.parametrize(("stride", "copied"), [("0", 0), ("36", 0), ("64", FRAMES)])
+def test_rows_with_gaps_are_left_to_the_npu_s_library(
+    executor: Path, libraries: Path, stride: str, copied: int, tmp_path: Path
+) -> None:
+    stage = rknn(tmp_path, libraries)
+    stage["inputs"] = [{**stage["inputs"][0], "layout": "NHWC", "shape": [1, 7, 1, 36]}]
+    copies(executor, tmp_path, libraries, stage, STANDIN_STRIDE=stride)
+    right(tmp_path)
+    assert noted(tmp_path / "log").count(f"copied {BYTES}") == copied
+
+
 @pytest.mark.parametrize("shares", [True, False])
 def test_qualcomm_s_dsp_has_tensors_where_they_lie(
     executor: Path, libraries: Path, shares: bool, tmp_path: Path

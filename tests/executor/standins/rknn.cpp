@@ -1,7 +1,7 @@
 // A stand-in for librknnrt.so: a model of text lines "input NAME TYPE ELEMENTS" and "output NAME TYPE ELEMENTS".  Its outputs
 // are the first input's values plus one, as the runtime hands them on, or what is computed of a "stage NAME 0 0"; calls are
 // noted in $STANDIN_LOG.  TYPE is rknn_tensor_type; bytes are multiples of SCALE from ZERO on.  With $STANDIN_COPIES no memory
-// can be shared.
+// can be shared; $STANDIN_STRIDE is the elements between two rows.
 
 #include "computed.hpp"
 
@@ -96,6 +96,7 @@ int rknn_query(rknn_context context, int command, void* info, uint32_t size) {
   const Tensor& tensor = model.sides[command - 1].at(attr.index);
   std::snprintf(attr.name, sizeof attr.name, "%s", tensor.name.c_str());
   attr.n_elems = tensor.elements, attr.type = tensor.type;
+  if (const char* const stride = std::getenv("STANDIN_STRIDE")) attr.w_stride = uint32_t(std::atoi(stride));
   attr.fmt = command == 1 ? 1 : 0, attr.zp = int(ZERO), attr.scale = SCALE, attr.size = attr.size_with_stride = tensor.elements * size_of(tensor.type);
   return 0;
 }

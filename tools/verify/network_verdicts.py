@@ -565,7 +565,7 @@ def _one(
     stage = replace(stage, precisions=PRECISIONS, stated="asked for")
     costs = [cost for cost in model.candidates(stage) if (cost.engine, cost.precision) == (engine.id, precision)]
     why = "; ".join(str(one) for one in model.refused(stage) if (one.engine, one.precision) == (engine.id, precision))
-    if build:
+    if build and precision in pipeline.stages[0].precisions:  # a file in int8 is planned as that alone
         options = PlanOptions(
             pins=(f"{stage.name}={engine.id}",), precisions=(precision,), cuts=False, explain=False, refine=False,
         )  # fmt: skip

@@ -39,8 +39,10 @@ def compile(
     rejects a stage.
     """
     from socsched.api.loading import load_plan, pipeline_of
+    from socsched.planning.residency import refuse_loads
 
     loaded = load_plan(plan)
+    refuse_loads(loaded)
     options = CompileOptions(
         stage=stage,
         engine=engine,

@@ -96,6 +96,16 @@ def with_residency(request: SearchRequest, plan: Plan) -> tuple[SearchRequest, P
     return request, plan
 
 
+def refuse_loads(plan: Plan) -> None:
+    """Raise UsageError for a plan that loads weights during a frame: bundles were not tried with one."""
+    loads = [task.name.removeprefix(LOAD) for task in plan.tasks if task.name.startswith(LOAD)]
+    if loads:
+        raise UsageError(
+            f"weights of {', '.join(loads)} are loaded for every frame, which a bundle does not do",
+            "run the plan on its machine, or plan with a larger memory",
+        )
+
+
 def with_limits(platform: Platform, limits: Mapping[str, int]) -> Platform:
     """Return a platform whose engines keep no more than so many bytes of networks, by engine; others are loaded.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from socsched.api.deployment import compile as compile_bundle
 from socsched.api.planning import plan
 from socsched.api.simulation import simulate
 from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -133,6 +135,11 @@ def test_a_limit_is_an_option() -> None:
     for text, said in (("gpu=much", "expected a size"), ("npu=1GB", "no engine 'npu'")):
         with pytest.raises(UsageError, match=said):
             plan(cameras(1), board, "MAXN", memory=text)
+
+
+def test_a_plan_with_loads_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="loaded for every frame, which a bundle does not do"):
+        compile_bundle(planned(3, 2 * WEIGHTS + ROOM), tmp_path, pipeline=cameras(3))
 
 
 def test_loads_that_take_too_long_leave_no_plan() -> None:

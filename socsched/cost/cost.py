@@ -6,7 +6,7 @@ A cost carries the combined provenance and uncertainty of the figures behind it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from socsched.descriptor.fields import PROVENANCE
 from socsched.descriptor.limits import Bytes, Lane, Line, NoName, Ns
@@ -87,6 +87,27 @@ class Segment:
     engine: NoName = ""
     lanes: tuple[Lane, ...] = ()
     hold: bool = False
+
+
+def joined(segments: Sequence[Segment], least_ns: int) -> tuple[Segment, ...]:
+    """Return segments of `least_ns` at least: each with those after it until they take that long together.
+
+    What follows the last that does is part of it.
+    """
+    parts: list[Segment] = []
+    for segment in segments:
+        if parts and parts[-1].time_ns < least_ns:
+            parts[-1] = _followed(parts[-1], segment)
+        else:
+            parts.append(segment)
+    if len(parts) > 1 and parts[-1].time_ns < least_ns:
+        parts[-2:] = [_followed(*parts[-2:])]
+    return tuple(parts)
+
+
+def _followed(first: Segment, second: Segment) -> Segment:
+    time, fixed = first.time_ns + second.time_ns, first.fixed_ns + second.fixed_ns
+    return replace(first, time_ns=time, fixed_ns=fixed, bytes=first.bytes + second.bytes)
 
 
 @dataclass(frozen=True, slots=True)

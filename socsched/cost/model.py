@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from socsched.cost.conversion import Hop, Pace, conversion_pace, hops
-from socsched.cost.cost import Cost, Segment, error_of, weakest
+from socsched.cost.cost import Cost, Segment, error_of, joined, weakest
 from socsched.cost.kernel_times import kernel_time
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.cost.roofline import Estimate, efficiency, kind_of, rescale
@@ -314,7 +314,9 @@ class CostModel:
         if chosen is None:
             return None
         runtime, found = chosen
-        size = sum(segment.bytes for segment in found.segments)
+        least = engine.preemption.least_ns
+        segments = joined(found.segments, round(least.value)) if least else found.segments
+        size = sum(segment.bytes for segment in segments)
         picojoule = self.platform.dram.picojoule_per_byte.value
         cost = Cost(
             stage=stage.name,
@@ -325,7 +327,7 @@ class CostModel:
             time_ns=found.time_ns,
             bytes=size,
             energy_uj=job_energy_uj(engine, self.mode, share, found.time_ns, size, picojoule),
-            segments=found.segments,
+            segments=segments,
             provenance=found.provenance,
             source=found.source,
             error=found.error,

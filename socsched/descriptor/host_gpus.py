@@ -56,7 +56,7 @@ _FP32 = {70: 128, 75: 128, 80: 128, 87: 256}
 """Those in fp32 on CUDA cores; 256 where not listed."""
 _TENSOR_CODE = 80
 """First capability whose tensor cores our rules use; code for older ones is that of general schedules."""
-_LAUNCH_NS, _FILL_NS, _SUBMIT_NS, _HANDOFF_NS, _LINK_NS = 2_000, 1_200, 12_000, 5_000, 10_000
+_LAUNCH_NS, _FILL_NS, _SUBMIT_NS, _HANDOFF_NS, _LINK_NS, _GRAPH_NS = 2_000, 1_200, 12_000, 5_000, 10_000, 100_000
 _KERNELS = "476 products and convolutions of 19 networks on an H200"
 _RATIOS = Parameters(
     conv=0.44, pointwise=1.0, winograd=0.98, grouped=0.6, gemm=0.91, matmul=0.66, vector=0.009, exp=6.6, onchip=1.05,
@@ -209,6 +209,7 @@ def _engine(gpu: Gpu, name: str) -> Engine:
             "segment",
             Figure(launch, "measured" if measured else "assumed", "cuda" if measured else "", "a launch", 0.5),
             "kernel",
+            least_ns=_assumed(_GRAPH_NS, "ten times what one more graph of a job costs the host", 0.5),
         ),
         launch_ns=Figure(launch + _FILL_NS, "derived", "cuda" if measured else "", filled, 0.4),
         submit_ns=submit,

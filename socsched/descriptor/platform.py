@@ -204,6 +204,10 @@ class Preemption(Entry):
     slices_ns: Annotated[
         DurationFigure | None, doc("with kind segment: range of time slices that can be set for a process", "slices")
     ] = None
+    least_ns: Annotated[
+        DurationFigure | None,
+        doc("with kind segment: shortest segment; kernels are joined to make it", "least"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

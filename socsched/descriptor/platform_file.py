@@ -132,7 +132,7 @@ def _check_preemption(preemption: Tree) -> None:
     kind = preemption.at("kind").text
     if kind == "restart" and preemption.at("reset").value is None:
         preemption.report("restart preemption needs reset, the time until the engine can be used again")
-    for key, owner in (("reset", "restart"), ("in_flight", "segment"), ("slices", "segment")):
+    for key, owner in (("reset", "restart"), ("in_flight", "segment"), ("slices", "segment"), ("least", "segment")):
         if kind and kind != owner and preemption.at(key).value is not None:
             preemption.at(key).report(f"{key} belongs to kind {owner}, got kind {kind}", key=True)
 

@@ -25,8 +25,6 @@ from socsched.runtime.backends.device_code import compiled
 from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
 
 SORT = "cuda"
-_PIECE_NS = 100_000
-"""Planned time of a graph where a stage is several: ten times what one more costs the host."""
 SHARING = ("board", "cudla")
 """Adapters whose libraries read and write memory of the first GPU."""
 
@@ -128,13 +126,11 @@ def _pieces(task: Task, setting: Setting, kernels: int) -> dict[str, int]:
     """Return kernels of a graph (0: all) and graphs queued at once, by the segments that the plan preempts between.
 
     A stage is one graph where no rival could take its place: every further graph costs the host a launch and a wait.
-    So a graph is at least `_PIECE_NS` long: one for each of a hundred kernels takes 2 to 5 times as long as planned.
     """
     engine = next(engine for engine in setting.plan.engines if engine.id == task.engine)
     if engine.preemption != "segment" or len(task.segments) < 2 or not _has_rivals(task, setting.plan):
         return {"piece": 0, "queued": 2}
-    pieces = min(len(task.segments), max(task.cost_ns // _PIECE_NS, 1))
-    return {"piece": max(-(-kernels // pieces), 1) if pieces > 1 else 0, "queued": engine.in_flight}
+    return {"piece": max(-(-kernels // len(task.segments)), 1), "queued": engine.in_flight}
 
 
 def _has_rivals(task: Task, plan: Plan) -> bool:

@@ -23,7 +23,7 @@ from socsched.compiler.targets.cuda.rules import KINDS, unruled
 from socsched.compiler.toolchains.onnx_model import _OPERATORS
 from socsched.cost.contention import demand, fair_shares, last_share, stretch
 from socsched.cost.conversion import Hop
-from socsched.cost.cost import Cost, Segment, trust
+from socsched.cost.cost import Cost, Segment, joined, trust
 from socsched.cost.host_functions import MEASURED, MIPS
 from socsched.cost.model import CostModel, offered, ratios_of
 from socsched.cost.profile import MeasuredCost, Profile
@@ -385,6 +385,27 @@ def test_slices_are_segments_where_an_engine_gives_way_between_them(accelerator:
     assert sum(part.bytes for part in cost.segments) == 1_000_003
     assert count == 1 or max(part.time_ns for part in cost.segments) <= MS
     assert [part.fixed_ns > 0 for part in cost.segments] == [True] + [False] * (count - 1), "launched once"
+
+
+@given(times=st.lists(st.integers(1, 300), min_size=1, max_size=20), least=st.integers(0, 400))
+def test_kernels_are_joined_until_they_take_what_an_engine_states(times: list[int], least: int) -> None:
+    parts = joined([Segment(f"k{number}", time, time // 2, 7) for number, time in enumerate(times)], least)
+    assert sum(part.time_ns for part in parts) == sum(times) and sum(part.bytes for part in parts) == 7 * len(times)
+    assert sum(part.fixed_ns for part in parts) == sum(time // 2 for time in times)
+    assert len(parts) == 1 or min(part.time_ns for part in parts) >= least
+    assert max(part.time_ns for part in parts) < 2 * least + max(times) + 1, "no longer than it must be"
+
+
+def test_an_engine_that_states_a_shortest_segment_gives_way_between_such() -> None:
+    board = platform("full", "segment")
+    engine = board.engine("acc")
+    held = replace(engine, preemption=replace(engine.preemption, least_ns=figure(1.4 * MS)))
+    anchor = Anchor("toy", "only", "acc", "fp32", figure(3.5 * MS), slice_ns=MS)
+    stage = Stage("s", "s", None, ("x",), costs=(anchor,), output_bytes=1_000_003)
+    engines = tuple(held if one is engine else one for one in board.engines)
+    model = CostModel(replace(board, engines=engines), board.modes[0], lambda *_: None)
+    (cost,) = model.candidates(stage)
+    assert [part.time_ns for part in cost.segments] == [round(1.75 * MS)] * 2 and cost.time_ns == round(3.5 * MS)
 
 
 def test_a_stage_is_kept_to_its_engines_by_name_or_kind() -> None:

@@ -42,6 +42,7 @@ void* (*place_of(...))(void*, int32_t, size_t, uint64_t) {
 }
 
 // Memory that adapters of one kind made, by where it begins, and what each calls it: known to all artefacts of the process.
+// It is never destroyed: an adapter that the board's compiler made ends the process otherwise (two C++ libraries at its exit).
 template <class Handle>
 class Memories {
  public:

@@ -16,7 +16,7 @@ namespace socsched {
 
 // Host memory that the GPU reaches, and its address there.
 inline Memories<cuda::Address>& mapped_memory() {
-  static Memories<cuda::Address> only;
+  static Memories<cuda::Address>& only = *new Memories<cuda::Address>;  // never destroyed
   return only;
 }
 

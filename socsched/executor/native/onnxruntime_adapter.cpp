@@ -51,7 +51,7 @@ constexpr const char* SHARED_MEMORY = "QnnHtpShared";
 
 // The memory that sessions share with the DSP.
 Memories<bool>& shared_memory() {
-  static Memories<bool> only;
+  static Memories<bool>& only = *new Memories<bool>;  // never destroyed
   return only;
 }
 

@@ -123,7 +123,7 @@ struct Spot {
 
 // Where tensors lie in buffers, of all stages of the process, by their addresses.
 Memories<Spot>& spots() {
-  static Memories<Spot> only;
+  static Memories<Spot>& only = *new Memories<Spot>;  // never destroyed
   return only;
 }
 

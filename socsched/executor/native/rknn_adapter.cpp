@@ -57,7 +57,7 @@ struct Shared {            // rknn_tensor_mem
 
 // Memory of the NPU, by where it begins: any model of the process may have it, as the dma-buf that it is.
 Memories<Shared>& shared_memory() {
-  static Memories<Shared> only;
+  static Memories<Shared>& only = *new Memories<Shared>;  // never destroyed
   return only;
 }
 

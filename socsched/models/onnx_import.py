@@ -21,8 +21,8 @@ from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port, Quantisation
-from socsched.models.onnx_file import OnnxFile, whole
-from socsched.models.onnx_graph import OnnxGraph, read
+from socsched.models.onnx_file import OnnxFile, first_line, whole
+from socsched.models.onnx_graph import FORMS, OnnxGraph, read
 from socsched.models.onnx_operators import Translation, translate
 from socsched.models.weights import Weights
 
@@ -267,6 +267,8 @@ def _outcome(path: Path, stamp: tuple[int, int], shapes: Any, values: bool) -> _
         return _translated(path, shapes, values)
     except InputError as error:
         return error
+    except FORMS as error:  # of the file as a whole; nodes have their own
+        return InputError(f"{path.name}: no network that is understood: {first_line(error)}", "check it: onnx.checker")
 
 
 def _translated(path: Path, shapes: Any, values: bool) -> _File:

@@ -95,14 +95,16 @@ def _since(
     task = system.tasks[name]
     if not task.release_jitter or not response.bounded:
         return response
-    ends = []
-    for path in paths_to(system, name):
+    ends, paths = [], paths_to(system, name)
+    if len(paths) > PATHS:
+        return response
+    for path in paths:
         first = task.offset + response.value - path.source.offset  # what is known from the nominal arrival
         window = windows.since(path, finish, first)
         ends.append((path.source, first if window is None else min(window + path.source.jitter, first), window))
     sources = {source.source for source, _, _ in ends}
     # Beside a sporadic or closed-loop source, frames of a join drift apart: nothing bounds how long one waits.
-    if not ends or len(ends) > PATHS or (task.sporadic and len(sources) > 1):
+    if not ends or (task.sporadic and len(sources) > 1):
         return response
     since = []
     for one in {source.source: source for source, _, _ in ends}.values():

@@ -429,7 +429,13 @@ def _conv(t: Translation, node: Node) -> None:
     dilation, groups = _pair(node.attrs.get("dilations")), int(node.attrs.get("group", 1))
     if groups < 1 or weight.shape[0] % groups:
         raise t.invalid(f"{weight.shape[0]} rows of weights for {groups} groups")
-    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    taken, channels = weight.shape[1] * groups, weight.shape[0]
+    if transposed:
+        taken, channels = weight.shape[0], weight.shape[1] * groups
+    if (carried := t.graph.tensor(node.inputs[0]).shape[1]) != taken:
+        raise t.invalid(f"weights for {taken} channels of input, which has {carried}")
+    if bias is not None and bias.shape != (channels,):
+        raise t.invalid(f"a bias of {list(bias.shape)} for {channels} channels of output")
     more = _pair(node.attrs.get("output_padding"), 0)
     if transposed and "output_shape" in node.attrs:
         raise t.refused("output_shape is not known", "pick kernel = stride, or state pads that give the size")

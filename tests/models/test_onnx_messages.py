@@ -96,6 +96,16 @@ def test_a_node_without_a_layer_is_taken_as_it_is_with_the_reason(
         (lambda b: b.op("Gather", "image", b.constant(np.array([8])), axis=2), "an index is outside of -8", "checker"),
         (lambda b: b.op("SpaceToDepth", "image", blocksize=3), "8 x 8 pixels are not blocks of 3 x 3", "checker"),
         (lambda b: b.op("MaxPool", "image", kernel_shape=[9, 9], strides=[2, 2]), "it makes [1, 4, 0, 0]", "checker"),
+        (
+            lambda b: b.op("ConvTranspose", "image", b.constant(np.zeros((0, 8, 3, 3), np.float32))),
+            "weights for 0 channels of input, which has 4 (ConvTranspose, opset 17)",
+            "checker",
+        ),
+        (
+            lambda b: b.op("Conv", "image", *map(b.constant, np.zeros((2, 8, 4, 3, 3), np.float32))),
+            "a bias of [8, 4, 3, 3] for 8 channels of output (Conv, opset 17)",
+            "checker",
+        ),
         (lambda b: b.op("LpNormalization", "image", axis=9), "there is no axis 9 among 4", "checker"),
         (
             lambda b: b.op("QuantizeLinear", "image", b.constant(np.full(4, 0.1, np.float32)), axis=1),

@@ -61,6 +61,7 @@ def test_every_option_that_decides_a_plan_is_in_it(tmp_path: Path) -> None:
         "power_cap": 50_000, "bandwidth_cap": 10**11, "pins": ("backbone=gpu",), "prefers": ("backbone=gpu",),
         "deadlines": ("lidar-detection=90ms",), "runtimes": ("gpu=tvm",), "robust": True, "steady": True,
         "precisions": ("backbone=fp16",), "shapes": ("image=1x3x64x96",), "dims": ("N=1",), "shares": ("gpu=2",),
+            "memory": ("gpu=256MiB",),
     }  # fmt: skip
     texts = set()
     for name, value in named.items():

@@ -107,6 +107,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         (f"plan pointpillars -p {BOARD} --precision nonsense", "expected [STAGE=]auto"),
         (f"plan pointpillars -p {BOARD} --shape images=1xq", "expected sizes"),
         (f"plan pointpillars -p {BOARD} --shares gpu=x", "neither auto nor ENGINE=GROUPS"),
+        (f"plan pointpillars -p {BOARD} --memory gpu=5", "the unit is missing in '5'"),
         (f"plan pointpillars -p {BOARD} --dim N=2", "no network with the open dimension"),
         (f"plan pointpillars -p {BOARD} --deadline nothing=5ms", "nothing"),
         ("plan {root}/plan.json --export autoware --template {root}/missing.yaml -o {root}/x.yaml", "missing.yaml"),
@@ -268,6 +269,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         (f"guard pointpillars -p {BOARD} --precision nonsense -o {{root}}/guarded", "expected [STAGE=]auto"),
         (f"guard pointpillars -p {BOARD} --shape images=1xq -o {{root}}/guarded", "expected sizes"),
         (f"guard pointpillars -p {BOARD} --shares gpu=x -o {{root}}/guarded", "neither auto nor ENGINE=GROUPS"),
+        (f"guard pointpillars -p {BOARD} --memory gpu=5 -o {{root}}/guarded", "the unit is missing in '5'"),
         (f"guard pointpillars -p {BOARD} --dim N -o {{root}}/guarded", "expected NAME=SIZES"),
         (
             f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --planner nothing",

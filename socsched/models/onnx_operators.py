@@ -432,8 +432,9 @@ def _conv(t: Translation, node: Node) -> None:
     taken, channels = weight.shape[1] * groups, weight.shape[0]
     if transposed:
         taken, channels = weight.shape[0], weight.shape[1] * groups
-    if (carried := t.graph.tensor(node.inputs[0]).shape[1]) != taken:
-        raise t.invalid(f"weights for {taken} channels of input, which has {carried}")
+    image = t.graph.shapes.get(node.inputs[0])  # of a constant it is not there
+    if image is not None and image[1] != taken:
+        raise t.invalid(f"weights for {taken} channels of input, which has {image[1]}")
     if bias is not None and bias.shape != (channels,):
         raise t.invalid(f"a bias of {list(bias.shape)} for {channels} channels of output")
     more = _pair(node.attrs.get("output_padding"), 0)

@@ -31,7 +31,7 @@ def test_the_same_file_and_seed_lead_to_the_same_faults(tmp_path: Path) -> None:
     file = tmp_path / "faults.yaml"
     file.write_text(
         "dropouts: [{sensor: s, from: 200 ms, until: 360 ms}]\n"
-        "slowdowns: [{engine: cpu, from: 760 ms, until: 920 ms, factor: 3}]\n"
+        "slowdowns: [{engine: cpu, from: 760 ms, until: 950 ms, factor: 3}]\n"
         "overruns: [{stage: a, probability: 0.4, factor: 2}]\n"
     )
     there, here = load_faults(file, made(), SIMULATION), load_faults(file, made(), RUN)

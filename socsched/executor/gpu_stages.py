@@ -81,20 +81,20 @@ def taking_turns(plan: Plan, described: Mapping[str, Mapping[str, Any]]) -> dict
 
     A slot has room for the largest of its networks.  UsageError for networks that are no launch lists for CUDA.
     """
-    made = {name: dict(how) for name, how in described.items()}
+    stages = {name: dict(how) for name, how in described.items()}
     for number, chain in enumerate(chain for chain in plan.chains if chain.name.startswith(SLOT)):
         names = [name.removeprefix(LOAD) for name in chain.path if name.startswith(LOAD)]
-        if other := next((name for name in names if made[name]["kind"] != SORT), ""):
+        if other := next((name for name in names if stages[name]["kind"] != SORT), ""):
             raise UsageError(
                 f"weights of {other} are loaded for every frame, which the executor does for kernels of CUDA only",
                 "simulate the plan, or plan with a larger memory",
             )
-        size = max(read_json(Path(made[name]["programs"][0]))["constants"] for name in names)
+        size = max(read_json(Path(stages[name]["programs"][0]))["constants"] for name in names)
         for name in names:
             turn = {"slot": {"number": number, "bytes": size}}
-            made[LOAD + name] |= turn | {key: made[name][key] for key in ("device",) if key in made[name]}
-            made[name] |= turn
-    return made
+            stages[LOAD + name] |= turn | {key: stages[name][key] for key in ("device",) if key in stages[name]}
+            stages[name] |= turn
+    return stages
 
 
 def _is_converted(given: TensorType, wanted: TensorType) -> bool:

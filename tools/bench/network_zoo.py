@@ -5,7 +5,7 @@ Needs PyTorch and torchvision, for `OTHERS` also timm, transformers and ultralyt
 repeat a short random sequence, which keeps compressed constants small; batch norms scale all channels alike for the
 same reason.
 
-    python -m tools.bench.network_zoo FOLDER [--exporter legacy|dynamo] [NAME ...]
+    python -m tools.bench.network_zoo FOLDER [--exporter legacy|dynamo] [NAME ... timm/NAME torchvision/NAME]
 """
 
 # mypy: ignore-errors
@@ -30,7 +30,7 @@ IMAGE = (1, 3, 224, 224)
 
 def module(name: str) -> nn.Module:
     """Return a network with its weights, in evaluation mode, batch norms folded; KeyError for another name."""
-    made = (NETWORKS | OTHERS)[name][0]().eval()
+    made = _entry(name)[0]().eval()
     for parameter in made.parameters():
         parameter.requires_grad_(False)
     for key, tensor in made.state_dict().items():
@@ -39,11 +39,18 @@ def module(name: str) -> nn.Module:
     return _folded(made)
 
 
+def _entry(name: str) -> tuple[Callable[[], nn.Module], list[tuple[Any, ...]]]:
+    """Return how to make a network and its inputs; any image classifier by the name of its package and its own."""
+    package, _, own = name.rpartition("/")
+    makers = {"timm": _timm(own), "torchvision": lambda: tv.get_model(own)}
+    return (makers[package], [IMAGE]) if package else (NETWORKS | OTHERS)[name]
+
+
 def inputs(name: str) -> list[np.ndarray[Any, Any]]:
     """Return a network's inputs, the same on every machine; a shape that ends with a number's type is one of those."""
     generator = np.random.default_rng(5)
     arrays = []
-    for shape in (NETWORKS | OTHERS)[name][1]:
+    for shape in _entry(name)[1]:
         if isinstance(shape[-1], int):
             arrays.append(generator.normal(0, 1, shape).astype(np.float16).astype(np.float32))
         else:
@@ -662,7 +669,7 @@ def main() -> None:
     asked.folder.mkdir(parents=True, exist_ok=True)
     for name in asked.names:
         try:
-            export(name, asked.folder / f"{name}.onnx", asked.exporter == "dynamo")
+            export(name, asked.folder / f"{name.rpartition('/')[2]}.onnx", asked.exporter == "dynamo")
         except Exception as error:  # the exporters' errors have no common class
             print(f"{name}: {asked.exporter}: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}")
 

@@ -1,12 +1,14 @@
 """Networks on this machine's processor: our kernels, ONNX Runtime, and which of them a plan takes.
 
 Both compute the same inputs in one process with the same number of threads, call by call in turns, so that a busy
-machine slows both.  Each thread count gets a process of its own, since thread pools are set up once.  Prints medians
+machine slows both.  Each network and thread count gets a process of its own, since thread pools are set up once, on
+cores of its own: as many as the largest count, two at least.  Prints the thread count, medians
 (ms), their ratio (below 1: ours is faster), the program that a plan takes and its time over ONNX Runtime's, predicted
 over measured times of both, seconds of a cold compilation, and the largest difference of the outputs relative to the
 largest output.  A network that we have no kernels for is ONNX Runtime's in a plan too.
 
-    python -m tools.bench.networks [--threads 1,2] [--repeat 11] [--precision int8] [--cached] FILE.onnx|NAME ...
+    python -m tools.bench.networks [--threads 1,2] [--repeat 11] [--precision int8] [--cached] [--at-once 7]
+        FILE.onnx|NAME ...
 
 NAME: a network of `reference_networks` with dense random weights, such as resnet50 or pointpillars (without its PFN).
 
@@ -20,11 +22,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import queue
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,38 +52,64 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=11, help="timed calls of each")
     parser.add_argument("--precision", default="fp32", choices=("fp32", "int8"), help="int8: of files that state it")
     parser.add_argument("--cached", action="store_true", help="use the cache, so that compilation takes no time")
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE.onnx|NAME")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="networks at a time, on cores of their own")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("files", nargs="+", metavar="FILE.onnx|NAME")
     options = parser.parse_args()
-    counts = options.threads.split(",")
-    if len(counts) > 1:
-        rest = ["--repeat", str(options.repeat), "--precision", options.precision, *map(str, options.files)]
-        rest += ["--cached"] * options.cached
-        for count in counts:
-            subprocess.run([sys.executable, "-m", "tools.bench.networks", "--threads", count, *rest], check=True)
+    counts = [int(count) for count in options.threads.split(",")]
+    if options.here:
+        os.environ["TVM_NUM_THREADS"] = options.threads
+        with tempfile.TemporaryDirectory() as folder:
+            (name,) = options.files
+            path = NETWORKS[name](Path(folder) / f"{name}.onnx") if name in NETWORKS else Path(name)
+            measure(path, counts[0], options)
         return 0
-    os.environ["TVM_NUM_THREADS"] = counts[0]
-    probe.ensure()
     heads = ("ours", 9), ("ORT", 9), ("ratio", 7), ("plan", 13), ("to ORT", 8), ("pred ours", 10), ("pred ORT", 9)
     more = ("compile s", 10), ("difference", 11)
-    print(f"{counts[0]} thread(s)".ljust(20) + "".join(head.rjust(width) for head, width in (*heads, *more)))
-    ratios = []
-    with tempfile.TemporaryDirectory() as folder:
-        for file in options.files:
-            try:
-                name = str(file)
-                path = NETWORKS[name](Path(folder) / f"{name}.onnx") if name in NETWORKS else file
-                ratios.append(measure(path, int(counts[0]), options))
-            except Exception as error:  # the next network may work
-                print(f"{file.stem:20} {type(error).__name__}: {str(error).splitlines()[0][:150]}", flush=True)
-    for title, found in zip(("ours", "plan"), zip(*ratios, strict=True), strict=False):
-        print(f"{title} over ORT: geometric mean {np.exp(np.mean(np.log(found))):.2f}, worst {max(found):.2f}")
+    print("threads".ljust(22) + "".join(head.rjust(width) for head, width in (*heads, *more)))
+    ratios = side_by_side(options, counts)
+    for count, pairs in ratios.items():
+        for title, of_one in zip(("ours", "plan"), zip(*pairs, strict=True), strict=False):
+            known = [one for one in of_one if np.isfinite(one)]  # without those that we have no kernels for
+            mean = np.exp(np.mean(np.log(known)))
+            print(
+                f"{count}, {len(known)} networks, {title} over ORT: geometric mean {mean:.2f}, worst {max(known):.2f}"
+            )
     return 0
 
 
-def measure(file: Path, threads: int, options: argparse.Namespace) -> tuple[float, float]:
-    """Print a network's line; return the times of our kernels and of the plan's choice over ONNX Runtime's."""
+def side_by_side(options: argparse.Namespace, counts: list[int]) -> dict[int, list[tuple[float, float]]]:
+    """Measure every network with every count, some at a time; return our and the plan's times over ONNX Runtime's."""
+    cores, width = sorted(os.sched_getaffinity(0)), max(2, *counts)
+    free = queue.SimpleQueue[str]()
+    for first in range(0, min(options.at_once * width, len(cores) - width + 1) or 1, width):
+        free.put(",".join(map(str, cores[first : first + width])))
+    rest = ["--here", "--repeat", str(options.repeat), "--precision", options.precision, "--cached"]
+    command = [sys.executable, "-m", "tools.bench.networks", *rest[: None if options.cached else -1]]
+    ratios: dict[int, list[tuple[float, float]]] = {count: [] for count in counts}
+
+    def run(file: str) -> None:
+        mine = free.get()
+        for count in counts:
+            whole = ["taskset", "-c", mine, *command, "--threads", str(count), file]
+            done = subprocess.run(whole, capture_output=True, text=True, check=False)
+            lines = done.stdout.splitlines() or [f"{Path(file).stem}: {(done.stderr.splitlines() or ['?'])[-1][:200]}"]
+            print(count, lines[-1], flush=True)
+            if done.returncode == 0:
+                words = lines[-1].split()
+                ratios[count].append((float(words[3]), float(words[5])))
+        free.put(mine)
+
+    with ThreadPoolExecutor(free.qsize()) as pool:
+        list(pool.map(run, options.files))
+    return ratios
+
+
+def measure(file: Path, threads: int, options: argparse.Namespace) -> None:
+    """Print a network's line."""
     import onnxruntime
 
+    probe.ensure(options.precision == "int8")
     predicted = {name: predict(file, name, threads, options.precision) for name in (OURS, THEIRS)}
     start = time.perf_counter()
     loaded = compiled(file, threads, options) if predicted[OURS] else None
@@ -98,12 +128,11 @@ def measure(file: Path, threads: int, options: argparse.Namespace) -> tuple[floa
         difference = max(float(np.abs(a.reshape(b.shape) - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
     medians = {name: float(np.median(times)) * 1e3 for name, times in alternate(calls, options.repeat).items()}
     taken = min((name for name in medians if predicted[name]), key=lambda name: predicted[name], default=THEIRS)
-    ours, theirs = medians.get(OURS, float("nan")), medians[THEIRS]
-    of_plan = medians[taken] / theirs
+    theirs = medians[THEIRS]
+    ours, of_plan = medians.get(OURS, float("nan")), medians[taken] / theirs
     line = f"{file.stem:20}{ours:9.2f}{theirs:9.2f}{ours / theirs:7.2f}{taken:>13}{of_plan:8.2f}"
     shares = f"{predicted[OURS] / ours:10.2f}{predicted[THEIRS] / theirs:9.2f}"
     print(f"{line}{shares}{took:10.1f}{difference:11.1e}", flush=True)
-    return ours / theirs if loaded is not None else 1.0, of_plan
 
 
 def compiled(file: Path, threads: int, options: argparse.Namespace) -> Any:

@@ -1,6 +1,6 @@
 """Print for how many random instances with a known feasible mapping the planner finds a feasible plan.
 
-    python -m tools.bench.planner_finds [--instances 200] [--evaluations 3000] [--stages 64 --load 0.85]
+    python -m tools.bench.planner_finds [--instances 200] [--evaluations 3000] [--stages 64 --load 0.85 [--seed 0]]
 
 An instance is built backwards.  Every stage gets a random engine and a time there that loads the engine moderately, and
 other times on the other engines, half of them shorter, which mislead a search for the fastest places.  The analysis of
@@ -116,9 +116,11 @@ def main() -> None:
     parser.add_argument("--evaluations", type=int, default=3000)
     parser.add_argument("--stages", type=int, default=0)
     parser.add_argument("--load", type=float, default=0.85)
+    parser.add_argument("--seed", type=int, default=0, help="of the first instance")
+    parser.add_argument("--limit", type=float, help="seconds of a search")
     given = parser.parse_args()
     ways = {"default": ("portfolio", "auto")} if given.stages else WAYS
-    found, spent, seed, count = dict.fromkeys(ways, 0), dict.fromkeys(ways, 0.0), 0, 0
+    found, spent, seed, count = dict.fromkeys(ways, 0), dict.fromkeys(ways, 0.0), given.seed, 0
     while count < given.instances:
         drawn, seed = instance(seed, given.stages, given.load), seed + 1
         if drawn is None:
@@ -126,7 +128,12 @@ def main() -> None:
         count += 1
         for way, (solver, policy) in ways.items():
             options = PlanOptions(
-                solver=solver, policy=policy, evaluations=given.evaluations, explain=False, refine=False
+                solver=solver,
+                policy=policy,
+                evaluations=given.evaluations,
+                explain=False,
+                refine=False,
+                time_limit=given.limit,
             )
             started = time.process_time()
             plan = plan_with(drawn[0], PLATFORM, MODE, options)

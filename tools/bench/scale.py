@@ -3,6 +3,7 @@
     python -m tools.bench.scale [--sizes 16,32,64,128,256] [--families chains,random,fan,one,eight]
                                 [--policies edf,fp] [--what analyze,assess,plan,budgets,limits] [--limit 520]
     python -m tools.bench.scale --what traces [--jobs 100000,1000000,10000000] [--spread 0.4] [--limit 520]
+    python -m tools.bench.scale --what sets [--tasks 1000]
 
 chains: lines of eight stages; random: graphs in which a stage waits for one to three others; fan: graphs that split in
 four and join again; all on jetson-agx-orin-64gb in MAXN, two thirds of the stages with a time on the GPU too. one and
@@ -13,7 +14,9 @@ by evaluations, the least twice, and whether more are worse or the same ones dif
 seconds of `plan` within the limits LIMITS_S (s). `line`: one chain of all stages; `awkward`: `chains` with periods in
 whole µs whose hyperperiod is beyond 10^12 ns. `traces`: processor
 seconds, memory and bytes a job of every verb that writes or reads a long trace, of 256 stages in chains; with
-`--spread`, that part of execution times is drawn, and releases jitter. Every row has a process of its own, whose
+`--spread`, that part of execution times is drawn, and releases jitter. `sets`: processor seconds of all tests that
+apply to a task set of implicit deadlines, on one processor, on eight that tasks are bound to, and on eight that they
+share, at two loads a processor. Every row has a process of its own, whose
 greatest memory is that of the row; a row that takes longer than `--limit` seconds is left out.
 """
 
@@ -36,6 +39,7 @@ from threading import Timer
 from typing import Any
 
 from socsched.api.analysis import analyze
+from socsched.api.loading import load_taskset
 from socsched.api.options import PlanOptions
 from socsched.api.planning import plan_with
 from socsched.cost.cost import Cost
@@ -54,6 +58,7 @@ from socsched.planning.mapping.local_search import Improved, Solution, initial_m
 from socsched.planning.plan import ExecutionTimes, Plan
 from socsched.planning.plan_writer import write_plan
 from socsched.planning.workload import Workload
+from socsched_literature.studies.acceptance import uunifast
 
 PERIODS_MS = (20, 40, 50, 100)
 LINE = 8
@@ -338,6 +343,22 @@ def trace_rows(jobs: int, spread: float, limit: float) -> Iterator[tuple[str, Ro
             yield verb, row | ({"bytes/job": (Path(out) / file).stat().st_size / jobs} if file else {})
 
 
+def set_rows(count: int) -> Iterator[tuple[str, Row]]:
+    """Yield the seconds of all tests of sets of `count` tasks with periods (us) of 10 ms to 1 s, and the verdict."""
+    for way, load in (("one", 0.8), ("bound", 0.8), ("shared", 0.8), ("shared", 0.5)):
+        draw, processors = Random(0), 1 if way == "one" else 8
+        tasks = [
+            {"period": period, "wcet": max(1, int(share * period)), **({"cpu": n % 8} if way == "bound" else {})}
+            for n, share in enumerate(uunifast(count, load * processors, draw))
+            for period in [round(math.exp(draw.uniform(math.log(10_000), math.log(1_000_000))))]
+        ]
+        for policy in ("RM", "EDF"):
+            given = load_taskset({"time_unit": "us", "policy": policy, "processors": processors, "tasks": tasks})
+            started = time.process_time()
+            verdict = analyze(given).verdict
+            yield f"{way} {load} {policy}", {"s": time.process_time() - started, "verdict": verdict}
+
+
 def exponent(points: list[tuple[int, float]]) -> float:
     """Return the slope of log(seconds) over log(stages), by least squares."""
     xs, ys = [math.log(n) for n, _ in points], [math.log(max(s, 1e-6)) for _, s in points]
@@ -355,8 +376,13 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=520.0)
     parser.add_argument("--jobs", default="100000,1000000,10000000", help="of --what traces")
     parser.add_argument("--spread", type=float, default=0.0, help="of --what traces: drawn part of execution times")
+    parser.add_argument("--tasks", type=int, default=1000, help="of --what sets")
     options = parser.parse_args()
     for what in options.what.split(","):
+        if what == "sets":
+            for way, row in set_rows(options.tasks):
+                print(f"{way:15} {options.tasks} tasks: {row['s']:.2f} s, {row['verdict']}", flush=True)
+            continue
         if what == "traces":
             for count in map(int, options.jobs.split(",")):
                 for verb, spent in trace_rows(count, options.spread, options.limit):

@@ -347,11 +347,13 @@ def set_rows(count: int) -> Iterator[tuple[str, Row]]:
     """Yield the seconds of all tests of sets of `count` tasks with periods (us) of 10 ms to 1 s, and the verdict."""
     for way, load in (("one", 0.8), ("bound", 0.8), ("shared", 0.8), ("shared", 0.5)):
         draw, processors = Random(0), 1 if way == "one" else 8
-        tasks = [
-            {"period": period, "wcet": max(1, int(share * period)), **({"cpu": n % 8} if way == "bound" else {})}
-            for n, share in enumerate(uunifast(count, load * processors, draw))
-            for period in [round(math.exp(draw.uniform(math.log(10_000), math.log(1_000_000))))]
-        ]
+        tasks, loads = list[dict[str, int]](), [0.0] * processors
+        for share in uunifast(count, load * processors, draw):
+            period, cpu = round(math.exp(draw.uniform(math.log(10_000), math.log(1_000_000)))), loads.index(min(loads))
+            loads[cpu] += share
+            tasks.append({"period": period, "wcet": max(1, int(share * period)), "cpu": cpu})
+            if way == "shared":
+                del tasks[-1]["cpu"]
         for policy in ("RM", "EDF"):
             given = load_taskset({"time_unit": "us", "policy": policy, "processors": processors, "tasks": tasks})
             started = time.process_time()
@@ -380,8 +382,8 @@ def main() -> None:
     options = parser.parse_args()
     for what in options.what.split(","):
         if what == "sets":
-            for way, row in set_rows(options.tasks):
-                print(f"{way:15} {options.tasks} tasks: {row['s']:.2f} s, {row['verdict']}", flush=True)
+            for way, spent in set_rows(options.tasks):
+                print(f"{way:15} {options.tasks} tasks: {spent['s']:.2f} s, {spent['verdict']}", flush=True)
             continue
         if what == "traces":
             for count in map(int, options.jobs.split(",")):

@@ -2,10 +2,10 @@
 
 Both compute the same inputs in one process with the same number of threads, call by call in turns, so that a busy
 machine slows both.  Each network and thread count gets a process of its own, since thread pools are set up once, on
-cores of its own: as many as the largest count, two at least.  Prints the thread count, medians
-(ms), their ratio (below 1: ours is faster), the program that a plan takes and its time over ONNX Runtime's, predicted
-over measured times of both, seconds of a cold compilation, and the largest difference of the outputs relative to the
-largest output.  A network that we have no kernels for is ONNX Runtime's in a plan too.
+cores of its own: as many as the largest count, two at least.  Prints the thread count, medians (ms), their ratio (below
+1: ours is faster), the program that a plan takes and its time over ONNX Runtime's, predicted over measured times of
+both, seconds of compilation and the process's peak memory after it (GB), and the largest difference of the outputs
+relative to the largest output.  A network that we have no kernels for is ONNX Runtime's in a plan too.
 
     python -m tools.bench.networks [--threads 1,2] [--repeat 11] [--precision int8] [--cached] [--at-once 7]
         FILE.onnx|NAME ...
@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import os
 import queue
+import resource
 import subprocess
 import sys
 import tempfile
@@ -65,7 +66,7 @@ def main() -> int:
             measure(path, counts[0], options)
         return 0
     heads = ("ours", 9), ("ORT", 9), ("ratio", 7), ("plan", 13), ("to ORT", 8), ("pred ours", 10), ("pred ORT", 9)
-    more = ("compile s", 10), ("difference", 11)
+    more = ("compile s", 10), ("GB", 5), ("difference", 11)
     print("threads".ljust(22) + "".join(head.rjust(width) for head, width in (*heads, *more)))
     ratios = side_by_side(options, counts)
     for count, pairs in ratios.items():
@@ -113,7 +114,7 @@ def measure(file: Path, threads: int, options: argparse.Namespace) -> None:
     predicted = {name: predict(file, name, threads, options.precision) for name in (OURS, THEIRS)}
     start = time.perf_counter()
     loaded = compiled(file, threads, options) if predicted[OURS] else None
-    took = time.perf_counter() - start
+    took, memory = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads, settings.log_severity_level = threads, 3
     session = onnxruntime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
@@ -132,7 +133,7 @@ def measure(file: Path, threads: int, options: argparse.Namespace) -> None:
     ours, of_plan = medians.get(OURS, float("nan")), medians[taken] / theirs
     line = f"{file.stem:20}{ours:9.2f}{theirs:9.2f}{ours / theirs:7.2f}{taken:>13}{of_plan:8.2f}"
     shares = f"{predicted[OURS] / ours:10.2f}{predicted[THEIRS] / theirs:9.2f}"
-    print(f"{line}{shares}{took:10.1f}{difference:11.1e}", flush=True)
+    print(f"{line}{shares}{took:10.1f}{memory:5.1f}{difference:11.1e}", flush=True)
 
 
 def compiled(file: Path, threads: int, options: argparse.Namespace) -> Any:

@@ -1,10 +1,10 @@
 """Give every loader mutated files: nothing may end in a traceback, a crash, more than 10 s or more than 1 GiB.
 
-Usage: python -m tools.verify.fuzz [--formats plan,onnx] [--count 1000 | --minutes 60] [--seed 1] [--workers 2]
+Usage: python -m tools.verify.fuzz [--formats plan,onnx] [--count 1000] [--minutes 60] [--seed 1] [--workers 2]
     [--keep DIR]
 
-Mutations are numbered, the same for the same seed and format; --keep writes the file of every finding.  Exit code 1
-when there is one.
+Mutations are numbered, the same for the same seed and format; a finding is printed at once, --keep writes its file.
+With --minutes alone as many as fit, with --count too at most that many.  Exit code 1 when there is a finding.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 from tools.verify.fuzz.formats import Format, formats
 from tools.verify.fuzz.run import Tally, batch, mutation
 
-BATCH = 500
+BATCH = 250
 
 
 def main() -> int:
     """Run the batches, print a line for each format, return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--formats", default="", help="comma-separated; all without")
-    parser.add_argument("--count", type=int, default=1000, help="mutations of each format")
-    parser.add_argument("--minutes", type=float, help="as many as fit, instead of --count")
+    parser.add_argument("--count", type=int, help="mutations of each format, 1000 without --minutes")
+    parser.add_argument("--minutes", type=float, help="no more than fit")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="folder for the files of findings")
@@ -53,25 +53,28 @@ def report(asked: argparse.Namespace, chosen: list[Format]) -> int:
             found = batch(known[name], asked.seed, numbers, Path(folder), until)
         total[name].counts += found.counts
         for outcome, number in found.findings.items():
-            total[name].findings.setdefault(outcome, number)
+            if outcome not in total[name].findings:
+                total[name].findings[outcome] = number
+                _found(known[name], asked, outcome, number)
 
-    def jobs() -> list[tuple[str, range]]:
-        rounds = range(0, 10**7 if asked.minutes else asked.count, BATCH)
-        most = 10**8 if asked.minutes else asked.count
-        return [(form.name, range(start, min(start + BATCH, most))) for start in rounds for form in chosen]
+    most = asked.count or (10**7 if asked.minutes else 1000)
+    rounds = range(0, most, BATCH)
+    jobs = [(form.name, range(start, min(start + BATCH, most))) for start in rounds for form in chosen]
 
     with ThreadPoolExecutor(asked.workers) as pool:
-        list(pool.map(one, jobs()))
+        list(pool.map(one, jobs))
     for name, tally in total.items():
         counts = " ".join(f"{outcome} {count}" for outcome, count in sorted(tally.counts.items()))
         print(f"{name:10} {sum(tally.counts.values()):8}  {counts}")
-        for outcome, number in sorted(tally.findings.items()):
-            print(f"  {outcome}: --formats {name} --seed {asked.seed}, number {number}")
-            if asked.keep:
-                asked.keep.mkdir(parents=True, exist_ok=True)
-                file = asked.keep / f"{name}-{asked.seed}-{number}{known[name].suffix}"
-                file.write_bytes(mutation(known[name], asked.seed, number))
     return int(any(tally.findings for tally in total.values()))
+
+
+def _found(form: Format, asked: argparse.Namespace, outcome: str, number: int) -> None:
+    print(f"{outcome}: --formats {form.name} --seed {asked.seed}, number {number}", flush=True)
+    if asked.keep:
+        asked.keep.mkdir(parents=True, exist_ok=True)
+        file = asked.keep / f"{form.name}-{asked.seed}-{number}{form.suffix}"
+        file.write_bytes(mutation(form, asked.seed, number))
 
 
 if __name__ == "__main__":

@@ -105,6 +105,11 @@ def joined(segments: Sequence[Segment], least_ns: int) -> tuple[Segment, ...]:
     return tuple(parts)
 
 
+def launched_ahead(segments: Iterable[Segment], count: int) -> int:
+    """Return the most (ns) that `count` segments take which run before a preemption takes effect."""
+    return sum(sorted((segment.time_ns for segment in segments), reverse=True)[:count])
+
+
 def _followed(first: Segment, second: Segment) -> Segment:
     time, fixed = first.time_ns + second.time_ns, first.fixed_ns + second.fixed_ns
     return replace(first, time_ns=time, fixed_ns=fixed, bytes=first.bytes + second.bytes)

@@ -54,7 +54,7 @@ def describe_gpu_conversion(task: Task, setting: Setting, rooms: Mapping[str, in
         outputs[number] = {**form, "on_host": not all(there)}
     arch = str(setting.platform.engine(task.engine).target.get("arch", ""))
     program = store(made.program(arch, places))
-    described = {"kind": SORT, "programs": [str(program)], "piece": 0, "queued": 2, "inputs": inputs}
+    described = {"kind": SORT, "programs": [str(program)], "inputs": inputs}
     return {**described, **number_of(task, setting), "outputs": outputs}
 
 

@@ -49,7 +49,7 @@ def joined(plan: Plan, stages: Described, watched: bool = False) -> dict[str, di
 
 def _joins(task: Task, first: Task, frame: Sequence[str], stages: Described) -> bool:
     how, leader = stages.get(task.name, {}), stages[first.name]
-    if any(one.get("kind") != "cuda" or one["piece"] for one in (how, leader)) or task.reads or task.timer:
+    if any(one.get("kind") != "cuda" or "longest_ns" in one for one in (how, leader)) or task.reads or task.timer:
         return False
     alike = (task.engine, task.lanes, task.criticality, task.period_ns)
     if alike != (first.engine, first.lanes, first.criticality, first.period_ns):

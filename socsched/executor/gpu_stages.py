@@ -11,6 +11,7 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.store import read_json
 from socsched.compiler.targets.cuda import convert
 from socsched.compiler.targets.gpu_functions.program import is_function, marking
+from socsched.cost.cost import launched_ahead
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import MachineError, UsageError
 from socsched.executor.gpu_programs import stored_program
@@ -69,7 +70,7 @@ def describe_gpu_stage(
     described: dict[str, Any] = {"kind": sort_of(task, setting), "programs": [str(program)], "outputs": entries}
     described |= number_of(task, setting)
     described |= groups_of(task, setting)
-    described |= _pieces(task, setting, len(read_json(program)["launches"]))
+    described |= _graphs(task, setting)
     if mark is not None:
         described["marks"] = {"output": names.index(mark), "least": int(mark == "counts")}
     inputs = [(name, arriving.get(name, kind)) for name, kind in given.items()]
@@ -122,15 +123,16 @@ def groups_of(task: Task, setting: Setting) -> dict[str, int]:
     return {"groups": lanes} if lanes > 1 else {}
 
 
-def _pieces(task: Task, setting: Setting, kernels: int) -> dict[str, int]:
-    """Return kernels of a graph (0: all) and graphs queued at once, by the segments that the plan preempts between.
+def _graphs(task: Task, setting: Setting) -> dict[str, int]:
+    """Return the most that graphs queued at once may take, and how many may be; nothing for a stage of one graph.
 
-    A stage is one graph where no rival could take its place: every further graph costs the host a launch and a wait.
+    It is what bounds count for segments launched ahead, whatever the executor's kernels are.  A stage is one graph
+    where no rival could take its place: every further graph costs the host a launch and a wait.
     """
     engine = next(engine for engine in setting.plan.engines if engine.id == task.engine)
     if engine.preemption != "segment" or len(task.segments) < 2 or not _has_rivals(task, setting.plan):
-        return {"piece": 0, "queued": 2}
-    return {"piece": max(-(-kernels // len(task.segments)), 1), "queued": engine.in_flight}
+        return {}
+    return {"longest_ns": launched_ahead(task.segments, engine.in_flight), "queued": engine.in_flight}
 
 
 def _has_rivals(task: Task, plan: Plan) -> bool:

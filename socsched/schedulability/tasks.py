@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
-from socsched.cost.cost import Segment
+from socsched.cost.cost import launched_ahead
 from socsched.descriptor.taskset import PeriodicTask, Policy, TaskSet
 from socsched.planning.plan import Plan, PlannedEngine, PlannedSensor, Task
 
@@ -322,16 +322,12 @@ def longest_segment(task: Task, preemption: str, in_flight: int = 1) -> int:
         return 0
     if preemption == "none" or not task.segments:
         return task.wcet_ns
-    longest = _longest(task.segments, in_flight)
+    longest = launched_ahead(task.segments, in_flight)
     stretched = longest + task.wcet_ns - sum(segment.time_ns for segment in task.segments)
     if task.degraded:
-        variant = _longest(task.degraded, in_flight)
+        variant = launched_ahead(task.degraded, in_flight)
         stretched = max(stretched, variant + task.wcet_ns - sum(segment.time_ns for segment in task.degraded))
     return min(task.wcet_ns, stretched)
-
-
-def _longest(segments: Sequence[Segment], count: int) -> int:
-    return sum(sorted((segment.time_ns for segment in segments), reverse=True)[:count])
 
 
 def as_taskset(

@@ -8,11 +8,14 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from ctypes.util import find_library
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from socsched.executor.build import SOURCES, cxx_compiler
 from socsched.executor.settings import EXECUTED, RunSettings, write_settings
@@ -24,6 +27,17 @@ from tools.verify.vendor_headers import CUDA, check
 HERE = Path(__file__).parent
 HEADER = Path("/usr/local/cuda/include/cuda.h")
 ROOM = 6
+
+
+@pytest.fixture(scope="module")
+def sizes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a program that divides kernels as the executor does."""
+    if not (compiler := cxx_compiler()):
+        pytest.skip("no C++ compiler")
+    made = tmp_path_factory.mktemp("sizes") / "check"
+    source = str(HERE / "graph_sizes_check.cpp")
+    subprocess.run([compiler, "-std=c++17", "-O1", f"-I{SOURCES}", source, "-o", made], check=True)
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +104,6 @@ def stage(*programs: str, **changes: Any) -> dict[str, Any]:
     return {
         "kind": "cuda",
         "programs": list(programs),
-        "piece": 0,
         "inputs": [{"from": "s", "port": 0, **tensor("x", "fp32", -1, 7)}],
         "outputs": outputs,
         "marks": {"output": 2, "least": 0},
@@ -103,26 +116,50 @@ def start(executor: Path, folder: Path, gpu: Path, given: Mapping[str, Any], **e
     return run(executor, folder, given, INPUT, (0,), None, LD_LIBRARY_PATH=str(gpu / "driver"), STANDIN_LOG=log, **env)
 
 
-@pytest.mark.parametrize("piece", [0, 1, 2])
-def test_a_launch_list_runs_as_graphs(executor: Path, gpu: Path, piece: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("longest", "pieces"), [(None, 1), (10**12, 1), (1, 3)])
+def test_a_launch_list_runs_as_graphs(
+    executor: Path, gpu: Path, longest: int | None, pieces: int, tmp_path: Path
+) -> None:
+    """All kernels are one graph, or as many as bounds ask for by the time that each took before the run."""
     name = program(tmp_path, gpu)
     document = json.loads((tmp_path / name).read_text())
     document["launches"] *= 3
     (tmp_path / name).write_text(json.dumps(document))
-    done = start(executor, tmp_path, gpu, stage(name, piece=piece))
+    done = start(executor, tmp_path, gpu, stage(name, **({"longest_ns": longest} if longest else {})))
     assert (done.returncode, done.stderr) == (0, "")
+    assert ("has a kernel of" in (tmp_path / EXECUTED).read_text()) == (longest == 1)
     first, second = detections(tmp_path)
     assert np.array_equal(np.float32(first["boxes"]), INPUT + 1) and first["labels"] == [1, 1, 2, 3]
     assert {**first, "frame": 1} == second
     calls = noted(tmp_path / "driver.log")
-    pieces = -(-3 // piece) if piece else 1
     jobs = 2 + 3  # frames, and those of the warm-up
-    assert calls.count("cuGraphLaunch") == pieces * jobs
-    assert not any(call.startswith("fill") for call in calls) and calls.count("copy in 4") == jobs  # by the graph
-    assert calls.count(f"copy out {512 + 24}") == jobs
+    timed = 5 if longest else 0
+    assert calls.count("cuGraphLaunch") == pieces * jobs + timed
+    assert sum(call.startswith("fill") for call in calls) == bool(longest)  # the inputs of what is timed
+    assert calls.count("copy in 4") == jobs + timed  # by the graph
+    assert calls.count(f"copy out {512 + 24}") == jobs + timed
     assert calls.count("stream of priority -2") == 1  # of firm stages
     graphs = [call for call in calls if call.startswith("graph of")]
-    assert len(graphs) % pieces == 0 and f"graph of {(piece or 3) + 1 + (pieces == 1)} nodes" in graphs
+    assert (len(graphs) - bool(timed)) % pieces == 0 and f"graph of {3 // pieces + 1 + (pieces == 1)} nodes" in graphs
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.integers(1, 4), st.lists(st.integers(0, 300), max_size=20)), min_size=1)
+)
+@settings(max_examples=200, deadline=None)
+def test_graphs_take_no_longer_than_bounds_count(sizes: Path, rows: list[tuple[int, int, list[int]]]) -> None:
+    """Whatever the kernels take: only one that is too long itself exceeds the bound, and then nothing is with it."""
+    lines = "".join(f"{limit} {queued} {' '.join(map(str, times))}\n" for limit, queued, times in rows)
+    done = subprocess.run([sizes], input=lines, capture_output=True, text=True, check=True).stdout.splitlines()
+    for (limit, most, times), line in zip(rows, done, strict=True):
+        queued, longest, *ends = map(int, line.split())
+        graphs = [times[a:b] for a, b in pairwise([0, *ends])]
+        assert [time for graph in graphs for time in graph] == times and all(graphs) and 1 <= queued <= most
+        sums = [sum(graph) for graph in graphs]
+        together = [sum(sums[i : i + queued]) for i in range(len(sums))]
+        assert longest == max(together, default=0)
+        assert longest <= limit or (queued == 1 and all(len(g) == 1 for g in graphs if sum(g) > limit))
+        assert all(a + b[0] > limit // queued for a, b in zip(sums, graphs[1:], strict=False)), "as few as may be"
 
 
 @pytest.mark.parametrize("loaded", [True, False])

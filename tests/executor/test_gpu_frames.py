@@ -13,11 +13,11 @@ from socsched.planning.plan import Transition
 from tests.runtime.run_plans import MS, plan, task
 
 
-def stage(*inputs: tuple[str, str], kind: str = "cuda", piece: int = 0, on_host: bool = False) -> dict[str, Any]:
+def stage(*inputs: tuple[str, str], kind: str = "cuda", on_host: bool = False, **more: int) -> dict[str, Any]:
     """Return a stage that reads tensors of others, each in a data type."""
     read = [{"from": name, "port": 0, "dtype": dtype, "layout": "", "shape": [-1, 4]} for name, dtype in inputs]
     output = {"dtype": "fp16", "layout": "", "shape": [8, 4], "on_host": on_host}
-    return {"kind": kind, "piece": piece, "inputs": read, "outputs": [output]}
+    return {"kind": kind, "inputs": read, "outputs": [output], **more}
 
 
 CHAIN = {"a": stage(("s", "fp32")), "b": stage(("a", "fp16")), "c": stage(("b", "fp16"), ("a", "fp16"), on_host=True)}
@@ -60,7 +60,7 @@ def test_the_end_of_a_stage_is_looked_for_where_something_waits_for_it() -> None
     [
         {"b": stage(("a", "fp32"))},  # converts
         {"b": stage(("a", "fp16"), ("s", "fp16"))},  # reads a sensor too
-        {"b": stage(("a", "fp16"), piece=4)},  # gives way
+        {"b": stage(("a", "fp16"), longest_ns=4)},  # gives way
         {"b": stage(("a", "fp16"), kind="network")},
     ],
 )

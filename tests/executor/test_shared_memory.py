@@ -185,7 +185,7 @@ def opencl(folder: Path, kernel: str, count: int, outputs: list[dict[str, Any]])
     }
     (folder / f"{kernel}.json").write_text(json.dumps(document))
     kinds = [{**output, "on_host": True} for output in outputs]
-    return {"kind": "opencl", "programs": [f"{kernel}.json"], "piece": 0, "outputs": kinds}
+    return {"kind": "opencl", "programs": [f"{kernel}.json"], "outputs": kinds}
 
 
 @pytest.fixture(scope="module")

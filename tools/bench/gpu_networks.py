@@ -1,13 +1,15 @@
 """Exported networks on a GPU, ours against `torch.compile`: compiled here, timed where a GPU is.
 
     python -m tools.bench.networks --gpu prepare FOLDER [--arch sm_90] [--only vit_s swin_t]    with nvcc and PyTorch
-    python3 -m tools.bench.networks --gpu run FOLDER [--seconds 540] [--layers] [--autotune vit_b swin_t]    with a GPU
+    python3 -m tools.bench.networks --gpu run FOLDER [--seconds 540] [--layers] [--autotune [NAME ...]] [--jobs 8]
 
 `prepare` exports the networks of `network_zoo`, compiles them in fp16 and writes programs (`executor.gpu_programs`);
-`run` needs PyTorch, torchvision and libcuda, not socsched.  Both sides are one CUDA graph each, batch 1, batch norms
-folded, weights and inputs the same; peers are channels last and, for the first of them, `torch.compile`'s default;
-with --autotune also max-autotune (minutes a network).  Times are medians of replays in alternating rounds.  The error
-is the largest difference from PyTorch in fp32, relative to the largest value; `peer` is that of PyTorch in fp16.
+`run` needs a GPU, PyTorch, torchvision and libcuda, not socsched.  Both sides are one CUDA graph each, batch 1, batch
+norms folded, weights and inputs the same; peers are channels last and, for the first of them, `torch.compile`'s
+default; with --autotune also max-autotune (minutes a network; without names: all).  So many processes as --jobs says
+compile peers at a time; each network is timed alone, once all are compiled.  Times are medians of replays in
+alternating rounds.  The error is the largest difference from PyTorch in fp32, relative to the largest value; `peer` is
+that of PyTorch in fp16.
 --layers prints our kernels' times.  Exit code 1 for a result that is wrong, 3 without a GPU.
 """
 
@@ -18,6 +20,7 @@ import argparse
 import ctypes
 import json
 import lzma
+import multiprocessing
 import statistics
 import sys
 import tempfile
@@ -29,6 +32,8 @@ from typing import Any
 import numpy as np
 
 TOLERANCE = 0.03
+SPARE = 60.0
+"""Seconds kept for timing what is compiled."""
 ROUNDS, REPLAYS = 5, 20
 
 
@@ -171,48 +176,92 @@ class Ours:
         return found
 
 
-def run(folder: Path, seconds: float, layers: bool, autotune: list[str], only: list[str]) -> int:
+def run(folder: Path, seconds: float, layers: bool, autotune: list[str] | None, only: list[str], jobs: int) -> int:
     """Compare and time every program in `folder`; print a row each as it is known."""
     import torch
-
-    from tools.bench import network_zoo
 
     if not torch.cuda.is_available():
         print("no GPU", file=sys.stderr)
         return 3
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.zeros(1).cuda()
-    driver, end, failed = Driver(), time.monotonic() + seconds, []
+    end = time.monotonic() + seconds
+    places = [p for p in sorted(folder.iterdir()) if (p / "program.json").exists() and (not only or p.name in only)]
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, fp16, batch 1, one CUDA graph each, us")
-    print(f"{'network':16}{'ours':>9}{'default':>9}{'autotune':>9}{'ratio':>7}{'error':>9}{'peer':>9}  kernels")
-    rows = []
-    for place in sorted(folder.iterdir()):
-        if not (place / "program.json").exists() or (only and place.name not in only):
-            continue
-        if time.monotonic() > end:
-            print(f"{place.name:16} no time left")
-            continue
-        try:
-            row = _compare(place, torch, driver, network_zoo, place.name in autotune, layers)
-        except Exception as error:
-            print(f"{place.name:16} failed: {type(error).__name__}: {str(error)[:300]}", flush=True)
-            failed.append(place.name)
-            continue
-        rows.append(row)
-        if not row["error"] < TOLERANCE:
-            failed.append(place.name)
-        torch._dynamo.reset()
-        torch.cuda.empty_cache()
-    for peer in ("default", "best"):
-        ratios = [row["ours"] / row[peer] for row in rows if row.get(peer)]
-        if ratios:
-            print(f"geometric mean of ours / {peer}: {float(np.exp(np.mean(np.log(ratios)))):.3f} of {len(ratios)}")
+    print(
+        f"{'network':16}{'ours':>9}{'default':>9}{'autotune':>9}{'ratio':>7}{'error':>9}{'peer':>9}  kernels",
+        flush=True,
+    )
+    context = multiprocessing.get_context("spawn")
+    compiling, rows, failed = context.BoundedSemaphore(jobs), [], []
+    waiting = [
+        _Timed(context, place, autotune is not None and (not autotune or place.name in autotune), layers, compiling)
+        for place in places
+    ]
+    for one in waiting:  # all have compiled before the first is timed: nothing else may run then
+        one.wait(end - SPARE)
+    for one in waiting:
+        row = one.result()
+        if row is None or not row["error"] < TOLERANCE:
+            failed.append(one.name)
+        rows += [row] if row else []
+    for peer in ("default", "autotune", "best"):
+        if ratios := [row["ours"] / row[peer] for row in rows if row.get(peer)]:
+            mean = float(np.exp(np.mean(np.log(ratios))))
+            print(f"ours / {peer}: geometric mean {mean:.3f}, most {max(ratios):.3f} of {len(ratios)}")
     print(f"failed: {', '.join(failed)}" if failed else "all right")
     return int(bool(failed))
 
 
-def _compare(place: Path, torch: Any, driver: Driver, zoo: Any, autotune: bool, layers: bool) -> dict[str, Any]:
+class _Timed:
+    """A process that compiles a network's peers, says so, and times them when it is its turn."""
+
+    def __init__(self, context: Any, place: Path, autotune: bool, layers: bool, compiling: Any) -> None:
+        self.name = place.name
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(place, autotune, layers, compiling, theirs), daemon=False)
+        self.process.start()
+        theirs.close()
+
+    def wait(self, end: float) -> None:
+        """Wait until its peers are compiled, or end it where that takes too long."""
+        if not self.pipe.poll(max(end - time.monotonic(), 0)):
+            self.process.terminate()
+            print(f"{self.name:16} no time left", flush=True)
+
+    def result(self) -> dict[str, Any] | None:
+        """Let it time, and return its row; None where it failed."""
+        row = None
+        try:
+            if self.pipe.recv() is not None:
+                self.pipe.send(True)
+                row = self.pipe.recv()
+        except (EOFError, OSError):
+            pass  # it has ended
+        self.process.join()
+        return row
+
+
+def _serve(place: Path, autotune: bool, layers: bool, compiling: Any, pipe: Any) -> None:
+    import torch
+
+    from tools.bench import network_zoo
+
+    try:
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        with compiling:
+            torch.zeros(1).cuda()
+            driver = Driver()
+            time_them = _compared(place, torch, driver, network_zoo, autotune, layers)
+        pipe.send(True)
+        pipe.recv()
+        pipe.send(time_them())
+    except Exception as error:
+        print(f"{place.name:16} failed: {type(error).__name__}: {str(error)[:300]}", flush=True)
+        pipe.send(None)
+
+
+def _compared(place: Path, torch: Any, driver: Driver, zoo: Any, autotune: bool, layers: bool) -> Any:
+    """Compile a network's peers and return what times them and ours."""
     name, arrays = place.name, zoo.inputs(place.name)
     ours = Ours(place, torch, driver)
     ours.set(arrays)
@@ -233,22 +282,26 @@ def _compare(place: Path, torch: Any, driver: Driver, zoo: Any, autotune: bool, 
             graphs[peer] = _graph(lambda compiled=compiled: compiled(*given), torch)
             print(f"# {name} {peer}: {time.monotonic() - start:.0f} s to compile", file=sys.stderr, flush=True)
         peer_error = _error([t.float().cpu().numpy() for t in _tuple(half(*given))], exact)
-    times = {key: [] for key in graphs}
-    for _ in range(ROUNDS):
-        for key, graph in graphs.items():
-            times[key].append(_microseconds(graph, torch))
-    row = {key: statistics.median(values) for key, values in times.items()}
-    row["best"] = min(row["default"], row.get("autotune", row["default"]))
-    row |= {"error": _error(found, exact), "name": name}
-    other = f"{row['autotune']:9.1f}" if autotune else f"{'':9}"
-    print(
-        f"{name:16}{row['ours']:9.1f}{row['default']:9.1f}{other}{row['ours'] / row['default']:7.2f}"
-        f"{row['error']:9.1e}{peer_error:9.1e}  {len(ours.launches)}",
-        flush=True,
-    )
-    if layers:
-        _layers(ours, torch)
-    return row
+
+    def timed() -> dict[str, Any]:
+        times = {key: [] for key in graphs}
+        for _ in range(ROUNDS):
+            for key, graph in graphs.items():
+                times[key].append(_microseconds(graph, torch))
+        row = {key: statistics.median(values) for key, values in times.items()}
+        row["best"] = min(row["default"], row.get("autotune", row["default"]))
+        row |= {"error": _error(found, exact), "name": name}
+        other = f"{row['autotune']:9.1f}" if autotune else f"{'':9}"
+        print(
+            f"{name:16}{row['ours']:9.1f}{row['default']:9.1f}{other}{row['ours'] / row['default']:7.2f}"
+            f"{row['error']:9.1e}{peer_error:9.1e}  {len(ours.launches)}",
+            flush=True,
+        )
+        if layers:
+            _layers(ours, torch)
+        return row
+
+    return timed
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
@@ -315,10 +368,11 @@ def main(words: list[str]) -> int:
     parser.add_argument("--only", nargs="+", default=[])
     parser.add_argument("--seconds", type=float, default=540.0)
     parser.add_argument("--layers", action="store_true")
-    parser.add_argument("--autotune", nargs="*", default=[])
+    parser.add_argument("--autotune", nargs="*")
+    parser.add_argument("--jobs", type=int, default=1)
     args = parser.parse_args(words)
     if args.step == "run":
-        return run(args.folder, args.seconds, args.layers, args.autotune, args.only)
+        return run(args.folder, args.seconds, args.layers, args.autotune, args.only, args.jobs)
     from tools.bench import network_zoo
 
     return prepare(args.folder, args.arch, args.only or list(network_zoo.NETWORKS))

@@ -15,7 +15,7 @@ NAME: a network of `reference_networks` with dense random weights, such as resne
 With --gpu, networks on a GPU against `torch.compile` (`gpu_networks`):
 
     python -m tools.bench.networks --gpu prepare FOLDER [--arch sm_90] [--only vit_s swin_t]
-    python -m tools.bench.networks --gpu run FOLDER [--seconds 540] [--layers] [--autotune vit_b swin_t]
+    python -m tools.bench.networks --gpu run FOLDER [--seconds 540] [--layers] [--autotune [NAME ...]] [--jobs 8]
 """
 
 from __future__ import annotations

@@ -9,12 +9,14 @@
 #include "data_stage.hpp"
 #include "failure.hpp"
 #include "gate.hpp"
+#include "graph_sizes.hpp"
 
 namespace socsched {
 
 namespace {
 
 constexpr size_t PARTS_ROOM = 64;  // inputs of a part, whose numbers of rows lie in locked memory
+constexpr int TIMED_RUNS = 5;      // of a stage's kernels, of which the first also loads their code
 
 class CudaStage : public DataStage {
  public:
@@ -32,17 +34,10 @@ class CudaStage : public DataStage {
     if (settings().slot >= 0) take_turns();
     fine_timers();
     stream_ = made_stream();
-    const size_t kernels = parts_[0].program->kernels();
-    piece_ = parts_.size() == 1 && settings().piece ? settings().piece : std::max(kernels, size_t{1});
-    for (size_t first = 0; first == 0 || first < kernels; first += piece_) {
-      cuda::Event*& event = events_.emplace_back();
-      device_->check(driver().cuEventCreate(&event, cuda::DISABLE_TIMING), "making an event");
-    }
     const size_t room = whole_pages(parts_.size() * PARTS_ROOM * sizeof *counts_);
     counts_memory_ = allocate(room + PAGE);
     counts_ = static_cast<int32_t*>(locked(first_page(counts_memory_.get()), room));
     for (size_t i = 0; i < place_.slots.count(); i++) slot_of(*place_.slots.slot(i));
-    patience_.resize(events_.size());
   }
 
   Progress launch(const Job& job) override {
@@ -60,8 +55,8 @@ class CudaStage : public DataStage {
     slot_->frame.begun = begun;
     since_ = monotonic_ns();
     device_->begin(place_.task.criticality);
-    while (started_ < std::min(settings().queued, slot_->graphs.size()))
-      if (!start_piece()) return ended(Progress::failed);
+    while (started_ < std::min(sizes_.queued, slot_->graphs.size()))
+      if (!start_graph()) return ended(Progress::failed);
     return Progress::running;
   }
 
@@ -72,7 +67,7 @@ class CudaStage : public DataStage {
     if (started_ < slot_->graphs.size()) {
       pass_gate();
       while (device_->yields(place_.task.criticality)) sleep_until(monotonic_ns() + cuda::Patience::NAP);
-      if (!start_piece()) return ended(Progress::failed);
+      if (!start_graph()) return ended(Progress::failed);
     }
     if (ended_ < slot_->graphs.size()) return Progress::running;
     set_rows(settings(), *output_, rows_);
@@ -109,7 +104,7 @@ class CudaStage : public DataStage {
     const Data* data = nullptr;
     std::vector<cuda::Address> results;        // by part
     std::vector<std::vector<Copy>> copies;     // by part
-    std::vector<cuda::Executable*> graphs;     // by piece; the first one also copies row numbers, the last one outputs
+    std::vector<cuda::Executable*> graphs;     // the first one also copies row numbers, the last one outputs
     std::vector<Memory> memory;                // of outputs of the stages that follow, and of marks
     cuda::Frame frame;
     cuda::Address ended = 0;                   // the frame's marks, as the device sees them
@@ -171,9 +166,11 @@ class CudaStage : public DataStage {
     std::string why;
     cuda::Stream* const made = cuda::stream_on(*device_, share, device_->priority(criticality), why);
     if (made) return made;
-    notice_ = place_.task.name + " runs on the whole GPU instead of its share: " + why;
+    add_notice(place_.task.name + " runs on the whole GPU instead of its share: " + why);
     return device_->stream(criticality);
   }
+
+  void add_notice(const std::string& text) { notice_ += (notice_.empty() ? "" : "; ") + text; }
 
   Progress ended(Progress how) {
     device_->end(place_.task.criticality);
@@ -234,14 +231,14 @@ class CudaStage : public DataStage {
       unlockable_.push_back(memory);
   }
 
-  bool start_piece() {
+  bool start_graph() {
     const auto queue = [this] { return driver().cuGraphLaunch(slot_->graphs[started_], stream_); };
     if (!holds(weights_ ? weights_->use(network_, stream_, copies_, queue) : queue(), "launching the kernels")) return false;
     cuda::Event* const mark = events_[started_++];
     return events_.size() == 1 || holds(driver().cuEventRecord(mark, stream_), "marking an event");
   }
 
-  // Wait for the oldest piece; for a frame's first part, or the stream, if it is the only one.
+  // Wait for the oldest graph; for a frame's first part, or the stream, if it is the only one.
   int look() {
     cuda::Patience& patience = patience_[ended_];
     if (parts_.size() > 1) return slot_->frame.wait(0, since_, patience);
@@ -267,9 +264,61 @@ class CudaStage : public DataStage {
         slot.frame.shown_by.push_back(shown_by(part));
       }
     }
-    const size_t kernels = program().kernels();
-    for (size_t first = 0; first == 0 || first < kernels; first += piece_) slot.graphs.push_back(record(slot, first, std::min(first + piece_, kernels)));
+    if (events_.empty()) divide(slot);
+    size_t first = 0;
+    for (const size_t end : sizes_.ends) {
+      slot.graphs.push_back(record([&] { record_parts(slot, first, end); }));
+      first = end;
+    }
     return slot;
+  }
+
+  // Divide the kernels into graphs: one, or as many as the time asks for that bounds count for what cannot be stopped.
+  void divide(const Slot& slot) {
+    const size_t kernels = program().kernels();
+    sizes_.ends = {kernels};
+    if (settings().longest && parts_.size() == 1 && kernels > 1) {
+      sizes_ = graph_sizes(kernel_times(slot), settings().longest, settings().queued);
+      if (sizes_.longest > settings().longest)
+        add_notice(place_.task.name + " has a kernel of " + std::to_string(sizes_.longest / 1000) + " us, which bounds count as " + std::to_string(settings().longest / 1000));
+    }
+    for (size_t graph = 0; graph < sizes_.ends.size(); graph++)
+      device_->check(driver().cuEventCreate(&events_.emplace_back(), cuda::DISABLE_TIMING), "making an event");
+    patience_.resize(events_.size());
+  }
+
+  // What each kernel takes alone (ns), with the copies before the first and after the last, by the device's clock: the
+  // least of several runs, on inputs of zeros with as many rows as there is room for.
+  std::vector<Ns> kernel_times(const Slot& slot) {
+    const size_t kernels = program().kernels();
+    std::vector<cuda::Event*> marks(kernels + 1);
+    for (cuda::Event*& mark : marks) device_->check(driver().cuEventCreate(&mark, 0), "making an event");
+    const auto mark = [&](size_t number) { device_->check(driver().cuEventRecordWithFlags(marks[number], stream_, cuda::EXTERNAL), "marking a kernel"); };
+    cuda::Executable* const graph = record([&] {
+      mark(0);
+      for (size_t kernel = 0; kernel < kernels; kernel++) {
+        record_parts(slot, kernel, kernel + 1);
+        mark(kernel + 1);
+      }
+    });
+    for (size_t i = 0; i < program().inputs().size(); i++) {
+      const cuda::Input& to = program().inputs()[i];
+      device_->check(driver().cuMemsetD8Async(program().address(to.place, 0), 0, to.bytes, stream_), "clearing an input");
+      if (to.row_bytes) counts_[i] = static_cast<int32_t>(to.bytes / to.row_bytes);
+    }
+    std::vector<Ns> times(kernels, INT64_MAX);
+    int64_t copies = 0;
+    for (int run = 0; run < TIMED_RUNS; run++) {
+      const auto queue = [&] { return driver().cuGraphLaunch(graph, stream_); };
+      device_->check(weights_ ? weights_->use(network_, stream_, copies, queue) : queue(), "timing the kernels");
+      device_->check(driver().cuStreamSynchronize(stream_), "timing the kernels");
+      for (size_t kernel = 0; kernel < kernels; kernel++) {
+        float ms = 0;
+        device_->check(driver().cuEventElapsedTime(&ms, marks[kernel], marks[kernel + 1]), "timing the kernels");
+        times[kernel] = std::min(times[kernel], static_cast<Ns>(ms * 1e6f));
+      }
+    }
+    return times;
   }
 
   // The part whose end is waited for in order to learn that of another one.
@@ -317,16 +366,22 @@ class CudaStage : public DataStage {
     }
   }
 
-  cuda::Executable* record(const Slot& slot, size_t first, size_t last) {
+  template <class Queue>
+  cuda::Executable* record(Queue queue) {
     cuda::Graph* graph = nullptr;
     cuda::Executable* made = nullptr;
     device_->check(driver().cuStreamBeginCapture_v2(stream_, cuda::THREAD_LOCAL), "recording");
-    record_part(slot, 0, first, last);
-    for (size_t number = 1; number < parts_.size(); number++) record_part(slot, number, 0, parts_[number].program->kernels());
+    queue();
     device_->check(driver().cuStreamEndCapture(stream_, &graph), "recording");
     device_->check(driver().cuGraphInstantiateWithFlags(&made, graph, 0), "making a graph");
     driver().cuGraphDestroy(graph);
     return made;
+  }
+
+  // Queue kernels of its own, and all of the stages that follow.
+  void record_parts(const Slot& slot, size_t first, size_t last) {
+    record_part(slot, 0, first, last);
+    for (size_t number = 1; number < parts_.size(); number++) record_part(slot, number, 0, parts_[number].program->kernels());
   }
 
   void record_part(const Slot& slot, size_t number, size_t first, size_t last) {
@@ -351,10 +406,11 @@ class CudaStage : public DataStage {
   const cuda::Device* device_ = nullptr;
   std::vector<Part> parts_;           // its own first, then those of the stages that follow
   cuda::Stream* stream_ = nullptr;
-  std::vector<cuda::Event*> events_;  // by piece
-  std::vector<cuda::Patience> patience_;  // by piece, from its start or the end of the one before
-  Ns since_ = 0;                      // when the piece that is waited for began, at the earliest
-  size_t piece_ = 1, started_ = 0, ended_ = 0;
+  GraphSizes sizes_;
+  std::vector<cuda::Event*> events_;  // by graph
+  std::vector<cuda::Patience> patience_;  // by graph, from its start or the end of the one before
+  Ns since_ = 0;                      // when the graph that is waited for began, at the earliest
+  size_t started_ = 0, ended_ = 0;
   Memory counts_memory_;
   int32_t* counts_ = nullptr;         // by part and input: its number of rows, in locked memory
   std::vector<void*> locked_;         // sorted

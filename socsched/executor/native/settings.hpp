@@ -47,7 +47,8 @@ struct StageSettings {
   std::vector<bool> on_host;       // of a cuda or engine stage, by output: whether the host reads it
   std::vector<bool> on_gpu;        // of an engine stage, by output: whether stages read it where it lies on the first GPU
   int device = 0;                  // of a cuda stage: the number of its GPU
-  size_t piece = 0, queued = 2;    // of a cuda stage: kernels of a graph, 0 for all, and graphs queued at once
+  Ns longest = 0;                  // of a cuda stage: the most that graphs queued at once may take, 0: it is one graph
+  size_t queued = 1;               // of a cuda stage: the most graphs queued at once
   size_t groups = 0;               // of a cuda stage: those of SMs that its GPU is divided into, of which it has its lanes; 0: none
   bool inner = false;              // of a cuda stage: whether only stages of its frame read its outputs
   bool shown = true;               // of one that follows or is followed: whether its end is looked for as it comes
@@ -70,7 +71,7 @@ struct StageSettings {
   bool takes_any_thread() const { return kind != "sleep" && kind != "engine" && kind != "callback"; }
 
   // Whether a job can stop between its kernels.
-  bool stops_between_kernels() const { return kind == "network" || (kind == "cuda" && piece > 0); }
+  bool stops_between_kernels() const { return kind == "network" || (kind == "cuda" && longest > 0); }
   bool computes() const { return kind != "spin" && kind != "sleep" && kind != "call"; }
 };
 

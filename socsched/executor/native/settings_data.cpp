@@ -66,7 +66,7 @@ StageSettings read_stage(const JsonField& from, const std::string& path);
 void read_cuda(const JsonField& from, const std::string& path, StageSettings& stage) {
   for (const std::string& program : from["programs"].texts(64, LONGEST)) stage.programs.push_back(path_next_to(path, program));
   for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.on_host.push_back(entry["on_host"].boolean());
-  stage.piece = static_cast<size_t>(from["piece"].integer(0, MOST));
+  stage.longest = from.has("longest_ns") ? from["longest_ns"].integer(0, MOST_NS) : 0;
   if (from.has("device")) stage.device = static_cast<int>(from["device"].integer(0, 63));
   if (from.has("groups")) stage.groups = static_cast<size_t>(from["groups"].integer(0, 1024));
   if (from.has("inner")) stage.inner = from["inner"].boolean();

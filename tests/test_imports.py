@@ -28,7 +28,6 @@ LOWEST = {
     "confined",
     "plugins",
     "pool",
-    "pareto",
 }
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
 UP_TO_PLAN = {*UP_TO_MODELS, "compiler", "cost", "plan", "schedulability", "planning"}
@@ -37,7 +36,6 @@ PLAN = {"plan", "task", "execution"}
 UP_TO_FAULTS = {*UP_TO_PLAN, "faults"}
 ALLOWED: dict[str, set[str]] = {
     "units": set(),
-    "pareto": set(),
     "errors": set(),
     "limits": set(),
     "resources": {"errors"},

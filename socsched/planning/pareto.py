@@ -9,8 +9,17 @@ from socsched.cost.model import WorkOf
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Platform
 from socsched.models.parts import part_of, uncut
-from socsched.pareto import undominated
 from socsched.planning.plan import Plan, Task
+
+
+def undominated(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the indices, ascending, of points that no other is below in one measure and not above in the other."""
+    kept: list[int] = []
+    for index in sorted(range(len(points)), key=lambda number: (points[number], number)):
+        if not kept or points[index][1] < points[kept[-1]][1] or points[index] == points[kept[-1]]:
+            kept.append(index)
+    return sorted(kept)
+
 
 GOALS = ("latency,energy", "energy,latency")
 """Objectives optimised in every mode."""

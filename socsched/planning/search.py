@@ -33,11 +33,10 @@ from socsched.planning.cost_cache import CostCache
 from socsched.planning.cutting.pipelines import RequiredCuts, cut_unmappable
 from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
 from socsched.planning.feasibility.conflicts import ConflictSearch, conflict
-from socsched.planning.feasibility.energy_tradeoffs import refusals
 from socsched.planning.feasibility.infeasible_plan import no_engine, unmappable_stages, unplaceable, without_tasks
 from socsched.planning.feasibility.lower_bounds import SAMPLED, beyond_proof, least_latencies
 from socsched.planning.feasibility.refutation import by_bounds, by_search, meet_requirements
-from socsched.planning.feasibility.remedies import find_helpful_move
+from socsched.planning.feasibility.remedies import find_helpful_move, refusals
 from socsched.planning.mapping import neighbourhoods
 from socsched.planning.mapping.exact import prove
 from socsched.planning.mapping.local_search import Solution, given, mend, restart, solve

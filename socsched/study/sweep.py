@@ -19,7 +19,7 @@ from socsched.bounded import read_bytes
 from socsched.descriptor.catalog import HOST, get_platform
 from socsched.descriptor.study import Study, resolve_path
 from socsched.errors import UsageError
-from socsched.pareto import undominated
+from socsched.planning.pareto import undominated
 from socsched.resources import is_path
 from socsched.study.design import Point, points
 from socsched.study.engines import Engine

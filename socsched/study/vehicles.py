@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from socsched.descriptor.study import Fleet, Study
 from socsched.errors import UsageError
+from socsched.faults.file import random_faults
 from socsched.faults.model import Faults
-from socsched.faults.random_faults import random_faults
 from socsched.planning.plan import Plan
 from socsched.sim.results import totals
 from socsched.sim.simulate import run

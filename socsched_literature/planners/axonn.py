@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.errors import UsageError
-from socsched.pareto import undominated
+from socsched.planning.pareto import undominated
 from socsched.planning.planners import Ask, Option, Planner, Proposal, cut_proposal
 from socsched_literature.planners.line import Line, line_of
 

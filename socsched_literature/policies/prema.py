@@ -18,8 +18,8 @@ jobs (`drain` share).  Checkpoints cost the DMA time to move a layer's outputs o
 
 from __future__ import annotations
 
+from socsched.sim.policies import check_choice
 from socsched.sim.policies.mechanisms import PreemptionMechanism, Tokens
-from socsched.sim.policies.options import check_choice
 from socsched.sim.policies.terms import Policy, Term
 from socsched_literature.policies.shares import by_criticality
 

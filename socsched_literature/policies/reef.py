@@ -23,8 +23,8 @@ from pathlib import Path
 
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Task
+from socsched.sim.policies import check_choice
 from socsched.sim.policies.mechanisms import CoRunning, PreemptionMechanism
-from socsched.sim.policies.options import check_choice
 from socsched.sim.policies.terms import Policy, Term
 
 MODES = ("reef", "reset", "wait", "none")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from socsched.executor.details import DETECTIONS
+from socsched.executor.run_native import DETECTIONS
 from socsched.executor.settings import RunSettings, write_settings
 from tests.runtime.run_plans import MS, plan, task
 

@@ -24,9 +24,8 @@ from socsched.descriptor.catalog import get_platform
 from socsched.errors import UsageError
 from socsched.executor.application import write_application
 from socsched.executor.build import build_executor, glibc_note, newest_glibc
-from socsched.executor.orders import declared_terms
 from socsched.executor.outcome import read_outcome
-from socsched.executor.settings import JOURNAL, RunSettings, write_settings
+from socsched.executor.settings import JOURNAL, RunSettings, declared_terms, write_settings
 from socsched.faults.model import Failure, Faults, Overrun, Slowdown
 from socsched.planning.io import to_document
 from socsched.planning.plan import Plan

@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from socsched.runtime.telemetry import PowerMeter
+from socsched.runtime.boards.local import PowerMeter
 
 
 def counter(folder: Path, value: int, span: int) -> Path:

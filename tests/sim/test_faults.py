@@ -9,9 +9,8 @@ import pytest
 from builders import engine, plan, sensor, task
 
 from socsched.errors import DescriptorError
-from socsched.faults.file import load_faults
+from socsched.faults.file import KINDS, draw, load_faults
 from socsched.faults.model import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
-from socsched.faults.random_faults import KINDS, draw
 from socsched.sim.simulate import simulate
 
 PINNED = Stall("gpu", 5022054565, 5212107977)

@@ -7,7 +7,7 @@ git diff --name-only "$1" -- | while IFS= read -r path; do
   case $path in
     socsched_literature/mapping/*) echo tests/literature/mapping; echo tests/literature/planners ;;
     socsched_literature/*/*) echo "tests/literature/$(echo "$path" | cut -d/ -f2)" ;;
-    socsched/planning/* | socsched/schedulability/* | socsched/pareto.py) echo tests/planning; echo tests/literature/mapping; echo tests/literature/planners ;;
+    socsched/planning/* | socsched/schedulability/*) echo tests/planning; echo tests/literature/mapping; echo tests/literature/planners ;;
     socsched/sim/*) echo tests/sim; echo tests/literature/policies ;;
     socsched/*/*) echo "tests/$(echo "$path" | cut -d/ -f2)" ;;
     tests/*/test_*.py | tests/test_*.py) echo "$path" ;;

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from socsched.api.books import book as make
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
-from socsched.faults.random_faults import random_faults
+from socsched.faults.file import random_faults
 from socsched.modebook.book import Book, Change, Drive, cell_of, first_cell, load_book, random_drive
 from socsched.modebook.simulate import BookSimulation, first_frames, phased, simulate_book
 from socsched.sim.simulate import simulate

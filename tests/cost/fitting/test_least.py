@@ -31,9 +31,9 @@ from socsched.cost.fitting.least import (
     mean_error,
     predict_left_out,
     quantile,
+    residuals,
     scores_of,
 )
-from socsched.cost.fitting.residuals import residuals
 from socsched.cost.fitting.table import from_logs, job_times, slopes, table
 from socsched.cost.measurements import Row
 from socsched.descriptor.fit import NAMES

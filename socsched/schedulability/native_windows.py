@@ -70,6 +70,7 @@ def library() -> Any:
     numbers = ctypes.c_int64
     found.socsched_since.argtypes = [ctypes.c_void_p, numbers, numbers]
     found.socsched_since.restype = numbers
+    found.socsched_settle.argtypes, found.socsched_settle.restype = [ctypes.c_void_p], numbers
     found.socsched_factor.argtypes = [ctypes.c_void_p, numbers]
     found.socsched_factor.restype = ctypes.c_double
     found.socsched_limit.argtypes, found.socsched_limit.restype = [ctypes.c_double], None

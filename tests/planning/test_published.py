@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from socsched import plugins
 from socsched.descriptor.taskset import TaskSet, taskset_from_mapping
-from socsched.schedulability.published import earliest_deadline_first
+from socsched.schedulability.published import earliest_deadline_first, several_processors
 from socsched.schedulability.published.choose import Analysis, analyse, problems
 from socsched.schedulability.published.choose import tests as all_tests
 from socsched.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope
@@ -175,3 +175,23 @@ def test_giving_up_is_not_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {o.test.name: o.answer for o in analysis.outcomes if o.answer}
     assert found["EDF response times"].schedulable is None and not found["EDF response times"].bounds
     assert analysis.verdict == "feasible"
+
+
+@pytest.mark.parametrize("policy", ["FP", "EDF", "NP_FP"])
+def test_waits_for_shared_processors_in_c_are_those_of_the_python_functions(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = Random(policy)
+    bounds = 0
+    for _ in range(40):
+        processors = drawn.choice((2, 3, 8))
+        rows = [
+            (drawn.randint(1, 40), drawn.randint(40, 200)) for _ in range(drawn.randint(processors, 5 * processors))
+        ]
+        made = of(rows, policy, processors=processors)
+        mine = analyse(made)
+        with monkeypatch.context() as patch:
+            patch.setattr(several_processors, "library", lambda: None)
+            assert analyse(made) == mine
+        bounds += sum(len(outcome.answer.bounds) for outcome in mine.outcomes if outcome.answer)
+    assert bounds

@@ -213,7 +213,7 @@ def highest_first(
     known: dict[str, int] = {}
     rows: list[Row] = []
     for task, higher, lower in problem.by_rank():
-        ready = all(other.name in known for other in higher)
+        ready = len(known) == len(higher)
         value, terms = respond(task, higher, lower, known) if ready else (None, ())
         if value is not None:
             known[task.name] = value

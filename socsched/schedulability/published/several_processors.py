@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import accumulate
 from math import ceil
-from typing import TYPE_CHECKING, Any
 
 from socsched.descriptor.taskset import PeriodicTask
+from socsched.schedulability.native_windows import ROOM, as_tables, call, library
 from socsched.schedulability.published.model import (
     Answer,
     Bound,
@@ -21,11 +24,6 @@ from socsched.schedulability.published.model import (
     with_jitter,
 )
 from socsched.schedulability.tasks import Terms
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Whole = NDArray[Any]
 
 
 def carry_in(task: PeriodicTask, window: int, response: int) -> int:
@@ -96,132 +94,140 @@ def bcl(problem: Problem) -> Answer:
     first in "Improved schedulability analysis of EDF on multiprocessor platforms", ECRTS 2005, theorem 7.
     """
     for task, higher, lower in problem.by_rank():
-        room = task.deadline_ns - task.wcet_ns + 1
-        if problem.policy.rule == "edf":
-            work = [(o, due_within(o, task.deadline_ns, 0)) for o in (*higher, *lower)]
-        else:
-            work = [(o, carry_in(o, task.deadline_ns, o.deadline_ns)) for o in higher]
+        room, edf = task.deadline_ns - task.wcet_ns + 1, problem.policy.rule == "edf"
         # A job is delayed only while all m processors are busy, by at most S if it is to meet its deadline: what one
         # task does beyond S + 1 is done while another task has the job's processor.
-        terms = tuple((f"interference by {other.name}", min(value, room)) for other, value in work)
-        total = sum(value for _, value in terms)
+        others = [*higher, *lower] if edf else higher
+        values = [min(due_within(other, task.deadline_ns, 0) if edf
+                      else carry_in(other, task.deadline_ns, other.deadline_ns), room) for other in others]  # fmt: skip
+        total = sum(values)
         if room < 1 or total >= problem.processors * room:
+            terms = tuple((f"interference by {o.name}", value) for o, value in zip(others, values, strict=True))
             return Answer(None, terms=terms, note=f"{task.name}: {total} ns may fill {problem.processors} x {room} ns")
     return deadlines_met(problem, note="no task can be delayed beyond its slack")
 
 
 _ROUNDS = 40
 """Rounds over the slacks; later ones gain only a few ns."""
-_Work = Callable[[int], "Whole"]
-"""Window (ns) -> the execution of every other task in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Times (ns) of tasks as arrays: of 64 bits, or of any size where sums over all might not fit these."""
-
-    wcet: Whole
-    period: Whole
-
-    @staticmethod
-    def of(tasks: Sequence[PeriodicTask]) -> _Columns:
-        """Return the columns of tasks."""
-        import numpy as np
-
-        jobs = max((task.wcet_ns // task.period_ns + 1 for task in tasks), default=1)
-        longest = max((max(t.period_ns, t.deadline_ns, t.wcet_ns, t.jitter_ns) for t in tasks), default=1)
-        kind = np.int64 if 8 * len(tasks) * jobs * longest < 1 << 62 else object
-        columns = ([task.wcet_ns for task in tasks], [task.period_ns for task in tasks])
-        return _Columns(*(np.array(column, kind) for column in columns))
-
-    def like(self, values: Iterable[int]) -> Whole:
-        """Return other times of the same tasks."""
-        import numpy as np
-
-        return np.array(list(values), self.wcet.dtype)
-
-    def carried(self, responses: Whole, most: Whole | None = None) -> _Work:
-        """Return the work of `carry_in` of tasks that end by their `responses` (ns), `most` at most."""
-        import numpy as np
-
-        ahead = responses - self.wcet
-
-        def work(length: int) -> Whole:
-            reach = ahead + length
-            jobs = reach // self.period
-            found = jobs * self.wcet + np.minimum(self.wcet, reach - jobs * self.period)
-            least: Whole = found if most is None else np.minimum(found, most)
-            return least
-
-        return work
-
-    def due(self, window: int, slacks: Whole) -> Whole:
-        """Return the work of `due_within`."""
-        import numpy as np
-
-        jobs = window // self.period
-        rest = np.maximum(window - jobs * self.period - slacks, 0)
-        work: Whole = jobs * self.wcet + np.minimum(self.wcet, rest)
-        return work
+_COLUMNS = ("wcet", "period", "ahead", "slack", "delays")
 
 
-def _respond(task: PeriodicTask, work: _Work, processors: int) -> tuple[int | None, Whole | None]:
-    """Return the response of a job from its arrival, None if it exceeds the period or deadline, and what delays it.
+class Tables(ctypes.Structure):
+    """The struct of shared.c."""
 
-    The other tasks fill all m processors only while the job waits.
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in _COLUMNS),
+        *((name, ctypes.c_int64)
+          for name in ("count", "own", "processors", "carriers", "deadline", "itself", "limit", "plain")),
+    )  # fmt: skip
+
+
+class Interference:
+    """What may delay a job on processors that it shares with the tasks added so far.
+
+    `carriers`: how many of them may have work left when the job arrives, None: all.
     """
-    import numpy as np
 
-    def rows(length: int) -> Whole:
-        least: Whole = np.minimum(work(length), length - task.wcet_ns + 1)
-        return least
+    def __init__(self, processors: int, carriers: int | None = None) -> None:
+        self._processors, self._carriers = processors, carriers
+        self._tasks: list[tuple[PeriodicTask, int, int]] = []
+        self._columns = {name: array("q") for name in _COLUMNS}
+        self._jobs = self._longest = 1
 
+    def add(self, task: PeriodicTask, end: int, slack: int = 0) -> None:
+        """Add a task whose jobs end by `end` (ns) after they arrive and, under EDF, `slack` before their deadlines."""
+        self._tasks.append((task, end, slack))
+        self._jobs = max(self._jobs, task.wcet_ns // task.period_ns + 1)
+        self._longest = max(self._longest, task.period_ns, task.deadline_ns, task.wcet_ns, end)
+        if self._longest < ROOM:
+            values = (task.wcet_ns, task.period_ns, end - task.wcet_ns, slack, 0)
+            for column, value in zip(self._columns.values(), values, strict=True):
+                column.append(value)
+
+    def wait(self, own: int, limit: int, deadline: int = -1, itself: int = -1) -> tuple[int | None, Sequence[int]]:
+        """Return a window (ns) in which `own` and its delays fit, as small as can be found, and the delay by each task.
+
+        The other tasks fill all m processors only while the job waits.  Under EDF with `deadline` (ns) and place of the
+        job among the tasks.
+        """
+        fits = 8 * len(self._tasks) * self._jobs * max(self._longest, limit) < ROOM
+        if self._tasks and fits and library() is not None:
+            return self._native(own, limit, deadline, itself)
+        tasks = self._tasks
+        most = None if deadline < 0 else [due_within(task, deadline, slack) for task, _, slack in tasks]
+        if most:
+            most[itself] = 0
+
+        def delays(window: int) -> list[int]:
+            work = [min(carry_in(task, window, end), window - own + 1) for task, end, _ in tasks]
+            return [min(pair) for pair in zip(work, most, strict=True)] if most else work
+
+        def need(window: int) -> int:
+            work = delays(window)
+            if self._carriers is None:
+                return own + sum(work) // self._processors
+            without = [min(no_carry_in(task, window), window - own + 1) for task, _, _ in tasks]
+            more = sorted((max(a - b, 0) for a, b in zip(work, without, strict=True)), reverse=True)
+            return own + (sum(without) + sum(more[: self._carriers])) // self._processors
+
+        window = settle(need, own, limit)
+        return (None, ()) if window is None else (window, delays(window))
+
+    def _native(self, own: int, limit: int, deadline: int, itself: int) -> tuple[int | None, Sequence[int]]:
+        numbers = {
+            "count": len(self._tasks), "own": own, "processors": self._processors, "limit": limit, "plain": _PLAIN,
+            "carriers": -1 if self._carriers is None else self._carriers, "deadline": deadline, "itself": itself,
+        }  # fmt: skip
+        window = call("socsched_settle", ctypes.byref(as_tables(Tables, self._columns, numbers)))
+        if window == -2:
+            raise MemoryError
+        return (None, ()) if window < 0 else (window, self._columns["delays"][: len(self._tasks)])
+
+
+def _respond(
+    task: PeriodicTask, others: Interference, deadline: int = -1, itself: int = -1
+) -> tuple[int | None, Sequence[int]]:
+    """Return the response of a job from its arrival, None if it exceeds the period or deadline, and what delays it."""
     room = min(task.deadline_ns, task.period_ns) - task.jitter_ns
-    length = settle(lambda x: task.wcet_ns + int(rows(x).sum()) // processors, task.wcet_ns, room)
-    return (None, None) if length is None else (task.jitter_ns + length, rows(length))
+    length, delays = others.wait(task.wcet_ns, room, deadline, itself)
+    return None if length is None else task.jitter_ns + length, delays
 
 
-def _carried(others: Sequence[PeriodicTask], responses: Mapping[str, int]) -> _Work:
-    columns = _Columns.of(others)
-    return columns.carried(columns.like(responses[other.name] for other in others))
-
-
-def _row(task: PeriodicTask, others: Sequence[PeriodicTask], value: int | None, delays: Whole | None) -> Row:
+def _row(task: PeriodicTask, labels: Sequence[str], value: int | None, delays: Sequence[int]) -> Row:
     """Return a response with terms: the wait is split among the tasks that cause it, so that they add up to it."""
-    if value is None or delays is None:
+    if value is None:
         return task, None, ()
-    shares, wait = [int(delay) for delay in delays], value - task.jitter_ns - task.wcet_ns
-    whole, terms, before, until = sum(shares), [("wcet", task.wcet_ns)], 0, 0
-    for other, share in zip(others, shares, strict=True):
-        until += share
-        upto = wait * until // whole if whole else 0
-        if upto > before:
-            terms.append((f"interference by {other.name}, its share", upto - before))
-        before = upto
-    return task, value, with_jitter(task, tuple(terms))
+    wait, whole = value - task.jitter_ns - task.wcet_ns, sum(delays) or 1
+    upto = [wait * until // whole for until in accumulate(delays)]
+    shares = [(label, b - a) for label, a, b in zip(labels, [0, *upto], upto, strict=False) if b > a]
+    return task, value, with_jitter(task, (("wcet", task.wcet_ns), *shares))
+
+
+def _labels(tasks: Iterable[PeriodicTask]) -> list[str]:
+    return [f"interference by {task.name}, its share" for task in tasks]
 
 
 def _edf_rows(problem: Problem) -> list[Row]:
-    import numpy as np
-
-    tasks, columns = problem.tasks, _Columns.of(problem.tasks)
-    deadlines, slacks = columns.like(task.deadline_ns for task in tasks), columns.like(0 for _ in tasks)
+    tasks = problem.tasks
+    slacks = [0] * len(tasks)
     for turn in range(_ROUNDS):
-        found = []
-        for number, task in enumerate(tasks):
-            most = columns.due(task.deadline_ns, slacks)
-            most[number] = 0  # a job does not delay itself
-            found.append(_respond(task, columns.carried(deadlines - slacks, most), problem.processors))
+        others = Interference(problem.processors)
+        for task, slack in zip(tasks, slacks, strict=True):
+            others.add(task, task.deadline_ns - slack, slack)
+        found = [_respond(task, others, task.deadline_ns, number) for number, task in enumerate(tasks)]
         # The slack found for one task tightens the others; only the last round decides that no task misses.
-        ends = columns.like(
-            task.deadline_ns if end is None else end for task, (end, _) in zip(tasks, found, strict=True)
-        )
-        better = np.maximum(deadlines - ends, slacks)
-        if (better == slacks).all() or turn == _ROUNDS - 1:
+        better = [
+            max(task.deadline_ns - (task.deadline_ns if end is None else end), slack)
+            for task, slack, (end, _) in zip(tasks, slacks, found, strict=True)
+        ]
+        if better == slacks or turn == _ROUNDS - 1:
             break
         slacks = better
     if all(value for value, _ in found):
-        return [_row(task, tasks, value, delays) for task, (value, delays) in zip(tasks, found, strict=True)]
+        labels = _labels(tasks)
+        return [_row(task, labels, value, delays) for task, (value, delays) in zip(tasks, found, strict=True)]
     return [(task, None, ()) for task in tasks]  # the first miss would have no valid premise
 
 
@@ -245,16 +251,17 @@ def global_rta(problem: Problem) -> Answer:
     """
     if problem.policy.rule == "edf":
         return responses(_edf_rows(problem))
-    return responses(
-        highest_first(
-            problem,
-            lambda task, higher, _, known: _row(
-                task,
-                higher,
-                *_respond(task, _carried(higher, known), problem.processors),
-            )[1:],
-        )
-    )
+    others, labels = Interference(problem.processors), list[str]()
+
+    def respond(
+        task: PeriodicTask, higher: list[PeriodicTask], _: object, known: Mapping[str, int]
+    ) -> tuple[int | None, Terms]:
+        if higher:
+            others.add(higher[-1], known[higher[-1].name])
+            labels.extend(_labels(higher[-1:]))
+        return _row(task, labels, *_respond(task, others))[1:]
+
+    return responses(highest_first(problem, respond))
 
 
 @published(
@@ -271,18 +278,14 @@ def global_carry_in(problem: Problem) -> Answer:
     8, instead of equation 6.
     """
     m = problem.processors
+    others = Interference(m, carriers=m - 1)
 
     def respond(
         task: PeriodicTask, higher: list[PeriodicTask], _: object, known: Mapping[str, int]
     ) -> tuple[int | None, Terms]:
-        def need(length: int) -> int:
-            room = length - task.wcet_ns + 1
-            without = [min(no_carry_in(other, length), room) for other in higher]
-            carried = [min(carry_in(other, length, known[other.name]), room) for other in higher]
-            more = sorted((max(a - b, 0) for a, b in zip(carried, without, strict=True)), reverse=True)
-            return task.wcet_ns + (sum(without) + sum(more[: m - 1])) // m
-
-        length = settle(need, task.wcet_ns, min(task.deadline_ns, task.period_ns))
+        if higher:
+            others.add(higher[-1], known[higher[-1].name])
+        length, _delays = others.wait(task.wcet_ns, min(task.deadline_ns, task.period_ns))
         if length is None:
             return None, ()
         terms = (("wcet", task.wcet_ns), (f"all {m} processors busy", length - task.wcet_ns))
@@ -309,18 +312,20 @@ def global_np_fp(problem: Problem) -> Answer:
     def respond(
         task: PeriodicTask, higher: list[PeriodicTask], lower: list[PeriodicTask], known: Mapping[str, int]
     ) -> tuple[int | None, Terms]:
-        begun = sorted((other.wcet_ns - 1 for other in lower), reverse=True)[:m]
-
-        def busy(wait: int) -> int:
-            """Return how long others occupy all processors if the job has not started up to and including `wait`."""
-            inside = wait + 1
-            work = sum(min(carry_in(other, inside, known[other.name]), inside) for other in higher)
-            return (work + sum(min(rest, inside) for rest in begun)) // m
-
-        wait = settle(busy, 0, min(task.deadline_ns, task.period_ns) - task.jitter_ns - task.wcet_ns)
-        if wait is None:
+        room = min(task.deadline_ns, task.period_ns) - task.jitter_ns - task.wcet_ns
+        first = sorted(lower, key=lambda other: other.wcet_ns, reverse=True)[:m]
+        others = Interference(m)
+        for other in higher:
+            others.add(other, known[other.name])
+        for other in first:
+            begun = replace(other, wcet_ns=other.wcet_ns - 1, period_ns=max(room, 0) + 2)
+            others.add(begun, begun.wcet_ns)
+        # The window goes up to and including the instant at which the job has not started.
+        window, _ = others.wait(1, room + 1) if room >= 0 else (None, ())
+        if window is None:
             return None, ()
-        blocked = min(sum(begun) // m, wait)
+        wait = window - 1
+        blocked = min(sum(other.wcet_ns - 1 for other in first) // m, wait)
         terms = (
             ("wcet", task.wcet_ns),
             ("lower priorities on all processors", blocked),

@@ -1,8 +1,10 @@
 """Kernels on a share of an engine's units: blocks in whole waves, against what so few units can draw.
 
 A kernel is a number of equal blocks.  The busiest of u units runs ceil(blocks / u) of them; a unit is busy from `busy`
-blocks on, so that fewer than these take as long as one wave.  Its traffic takes as long as the slower of DRAM, of which
-a share has all, and the ports of its units.  Launches and the latency of a kernel do not depend on units.
+blocks on, so that fewer than these take as long as one wave.  It begins the next ones when those that it holds have
+ended, where it is known how many these are: equal blocks that begin together end together.  Its traffic takes as long
+as the slower of DRAM, of which a share has all, and the ports of its units.  Launches and the latency of a kernel do
+not depend on units.
 
 Beside a neighbour on other units, what it has driven out of the cache comes from DRAM, at the max-min share of the
 job's units, and each load waits as long as DRAM's queue is: loads in flight are served in turn (Little's law).
@@ -32,7 +34,8 @@ def busy_blocks(warps: int, resident: int, needed: int = WARPS) -> float:
 class Kernel:
     """A kernel on all units of its engine: `time_ns`, of which `fixed_ns` whatever the units, its blocks and bytes.
 
-    `bytes` are DRAM's, `cached` those that the cache holds meanwhile.  `busy`: blocks that keep one unit busy.
+    `bytes` are DRAM's, `cached` those that the cache holds meanwhile.  `busy`: blocks that keep one unit busy; `held`:
+    those that it holds at once, 0 if that is not known or does not matter.
     """
 
     time_ns: float
@@ -41,6 +44,7 @@ class Kernel:
     bytes: int
     busy: float = BUSY
     cached: int = 0
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,9 @@ class Units:
 
     def wave(self, kernel: Kernel, units: int) -> float:
         """Return the blocks in turn on the busiest of `units`, at least one that is busy."""
-        return max(ceil(kernel.blocks / units) / kernel.busy, 1.0)
+        blocks = max(ceil(kernel.blocks / units), 1)
+        rounds, rest = divmod(blocks, kernel.held) if kernel.held else (0, blocks)
+        return rounds * max(kernel.held / kernel.busy, 1.0) + (max(rest / kernel.busy, 1.0) if rest else 0.0)
 
     def traffic_ns(self, kernel: Kernel, units: int) -> float:
         """Return the least time (ns) of a kernel's bytes on `units`."""

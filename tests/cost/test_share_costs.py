@@ -49,13 +49,13 @@ def test_pointpillars_on_shares_of_a_gpu_takes_as_long_as_measured() -> None:
 
 @given(
     st.floats(1, 1e6), st.floats(0, 1), st.integers(1, 5000), st.integers(0, 1 << 28), st.integers(1, 4),
-    st.integers(2, 132),
+    st.integers(2, 132), st.integers(0, 8),
 )  # fmt: skip
 def test_fewer_units_are_never_faster_nor_slower_than_one_after_the_other(
-    time: float, fixed: float, blocks: int, size: int, busy: int, whole: int
+    time: float, fixed: float, blocks: int, size: int, busy: int, whole: int, held: int
 ) -> None:
     """Nor does a kernel take longer than if all its work were on one unit, unless its memory is what one unit draws."""
-    kernel = waves.Kernel(time, time * fixed, blocks, size, busy)
+    kernel = waves.Kernel(time, time * fixed, blocks, size, busy, held=held)
     on = waves.Units(whole, 1e11, 1e12)
     times = [on.time_ns(kernel, units) for units in range(1, whole + 1)]
     assert all(fewer >= more - 1e-6 * fewer for fewer, more in itertools.pairwise(times))
@@ -101,6 +101,14 @@ def test_blocks_that_keep_a_unit_busy_are_those_of_enough_warps_or_all_it_holds(
     assert waves.busy_blocks(1, 2) == 2
     assert waves.busy_blocks(32, 2) == 1
     assert waves.busy_blocks(4, 16, waves.LOADING) == 4
+
+
+def test_blocks_that_a_unit_cannot_hold_wait_for_a_round_of_their_own() -> None:
+    """Three blocks of which a unit holds two take as long as four would, where one alone keeps it from nothing."""
+    on = waves.Units(132, 1e11, 1e12)
+    kernel = waves.Kernel(1e4, 0.0, 264, 0, busy=1.5, held=2)
+    assert on.time_ns(kernel, 96) == pytest.approx(1e4 * (2 / 1.5 + 1) / (2 / 1.5))
+    assert on.time_ns(kernel, 66) == pytest.approx(2e4)
 
 
 def test_a_stage_without_kernels_takes_as_much_longer_as_it_has_fewer_units() -> None:

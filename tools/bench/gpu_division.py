@@ -4,9 +4,8 @@
     python3 -m tools.bench.gpu_division run FOLDER [--seconds 380] [--out FILE.json]    with a GPU: libcuda alone
 
 Each network is one CUDA graph of our kernels (`executor.gpu_programs`), batch 1, fp16; shares are green contexts.
-Predicted times are those of `cost.waves` from each kernel's grid and its time on all SMs; the two constants (a kernel's
-latency, and the warps that keep an SM busy) are fitted to the networks TRAIN alone; PointPillars and the other networks
-are held out.  Beside an aggressor a job takes longer as `cost.waves.Units.beside` says, from what the aggressor draws alone
+Predicted times are those of `cost.waves` from each kernel's grid and its time on all SMs, with its constants; a
+kernel's latency is fitted to the networks TRAIN alone; PointPillars and the other networks are held out.  Beside an aggressor a job takes longer as `cost.waves.Units.beside` says, from what the aggressor draws alone
 on its SMs, the latencies of cache and DRAM and the time of a launch: no figure comes from a co-run.  Times of jobs are between events on the
 device.
 """
@@ -26,7 +25,7 @@ import struct
 import subprocess
 import sys
 import time
-from itertools import combinations, product, zip_longest
+from itertools import combinations, zip_longest
 from pathlib import Path
 
 CRITICAL = "pointpillars"
@@ -36,8 +35,6 @@ SIZES = (8, 16, 32, 48, 64, 96)
 DEADLINE = 1.6
 """Of the critical network, times what it takes alone on the whole GPU."""
 LATENCIES = (500.0, 1000.0, 1500.0, 2000.0, 2500.0, 3000.0, 4000.0)
-WARPS, LOADING = (4, 6, 8, 10, 12, 16), (8, 16, 32, 64)
-"""Warps that may keep an SM busy: of kernels that load tiles into its shared memory, and of others."""
 SM_BLOCKS, SM_WARPS, SM_SHARED = 32, 64, 227 << 10
 """What an SM of compute capability 9.0 holds at once (CUDA programming guide, table of compute capabilities)."""
 AGGRESSORS = """
@@ -420,36 +417,37 @@ def beside(gpu, graph, stream, period_us, loops, seconds, bounded=False):
 # -- predictions, by the cost model itself
 
 
-def described(found, latency, tiling, loading):
-    """Return the kernels of (us, facts) of launches, with the constants chosen."""
-    from socsched.cost.waves import Kernel, busy_blocks
+def described(found, latency):
+    """Return the kernels of (us, facts) of launches, of which that takes `latency` ns whatever the SMs."""
+    from socsched.cost.waves import LOADING, WARPS, Kernel, busy_blocks
 
     return [
-        Kernel(us * 1e3, min(latency, 0.9 * us * 1e3), blocks, 0, busy_blocks(warps, most, tiling if tiles else loading), moved)
+        Kernel(us * 1e3, min(latency, 0.9 * us * 1e3), blocks, 0, busy_blocks(warps, most, WARPS if tiles else LOADING),
+               moved, most if tiles else 0)
         for us, blocks, warps, most, tiles, moved in found
     ]  # fmt: skip
 
 
-def predicted(found, chosen, units, whole):
+def predicted(found, latency, units, whole):
     from socsched.cost.waves import Units
 
     on = Units(whole, 1e15, 1e15)
-    made = described(found, *chosen)
+    made = described(found, latency)
     return sum(on.time_ns(one, units) for one in made) / sum(one.time_ns for one in made)
 
 
-def slower(found, chosen, own, rival, units, whole, alone_us):
+def slower(found, latency, own, rival, units, whole, alone_us):
     """Return how many times as long a job takes beside a rival: bytes/s that it wants, its SMs, ns that launches wait for it."""
     from socsched.cost.waves import Neighbour, Units
 
-    made, (port, memory, cache, far) = described(found, *chosen), own
+    made, (port, memory, cache, far) = described(found, latency), own
     wanted, sms, launch = rival
     cost = Units(whole, port, memory).beside(made, units, Neighbour(wanted, sms, cache, far, launch), alone_us * 1e3)
     return 1.0 + (cost.memory + cost.cache + cost.launches) / (alone_us * 1e3)
 
 
 def fit(table, layers, whole):
-    """Return (latency ns, busy warps that load tiles, others) of least mean error on the shares of the networks TRAIN."""
+    """Return the latency (ns) of least mean error on the shares of the networks TRAIN."""
 
     def off(choice):
         return statistics.fmean(
@@ -457,7 +455,7 @@ def fit(table, layers, whole):
             for n in TRAIN if n in table for u in SIZES
         )  # fmt: skip
 
-    return min(product(LATENCIES, WARPS, LOADING), key=off)
+    return min(LATENCIES, key=off)
 
 
 def run(folder, seconds, out):
@@ -503,8 +501,7 @@ def _compared(table, layers, whole, result):
     """Print networks alone on shares beside what is predicted, which `result` takes."""
     chosen = fit(table, layers, whole)
     result |= {"alone": table, "layers": layers, "fit": chosen}
-    print(f"a kernel's latency {chosen[0]:.0f} ns; {chosen[1]} warps keep an SM busy that load tiles, {chosen[2]} others; "
-          f"from {', '.join(TRAIN)}")  # fmt: skip
+    print(f"a kernel's latency {chosen:.0f} ns, from {', '.join(TRAIN)}")
     print(f"{'network':16}{'whole us':>9}  " + "".join(f"{u:>22}" for u in SIZES) + "   (measured p50, p99, predicted)")
     errors = []
     for name, times in table.items():

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from socsched.cost.profile import Profile
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
-    from socsched.planning.cost_cache import CostCache
     from socsched.planning.plan import Plan
-    from socsched.planning.search import Means
+    from socsched.planning.search import CostCache, Means
 
 
 BEST = "best"
@@ -237,7 +236,7 @@ def mean_times(plan: Plan, duration_ns: int) -> Means:
 def known_costs(board: Platform, options: PlanOptions) -> CostCache:
     """Return the costs of a platform to plan with."""
     from socsched.models.work import stage_work
-    from socsched.planning.cost_cache import CostCache
+    from socsched.planning.search import CostCache
     from socsched.planning.uncertainty import at_upper_end
 
     adjust = at_upper_end if options.robust else None

@@ -19,13 +19,14 @@ from socsched.cost.cost import Cost
 from socsched.graph.taskgraph import task_graph
 from socsched.modebook.cells import NONE, Axes, Cell, CellContext
 from socsched.models.parts import part_of
-from socsched.planning.candidate import Candidate, judge, objectives, score
+from socsched.planning.candidate import Candidate, judge, score
 from socsched.planning.cutting.pipelines import as_planned
 from socsched.planning.feasibility.infeasible_plan import unmappable_stages
 from socsched.planning.feasibility.refutation import by_bounds, told
 from socsched.planning.mapping.local_search import Improved, Solution
 from socsched.planning.plan import BOUND, Plan, Proof, SearchReport
 from socsched.planning.plan_writer import write_plan
+from socsched.planning.search import objectives
 from socsched.planning.workload import Unconnectable, Workload
 from socsched.pool import Pool
 from socsched.progress import tell

@@ -11,7 +11,7 @@ from socsched.descriptor.pipeline import BASE, under_condition
 from socsched.descriptor.platform import NOMINAL, mode_in_state
 from socsched.errors import UsageError
 from socsched.models.work import stage_work
-from socsched.planning.cost_cache import CostCache
+from socsched.planning.search import CostCache
 from socsched.planning.workload import NO_LIMITS, Limits
 
 if TYPE_CHECKING:

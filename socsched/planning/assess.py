@@ -15,7 +15,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.deployment import Deployment
 from socsched.planning.plan import ChainResult, Task
-from socsched.planning.workload import NOTHING, Observed
+from socsched.planning.workload import MOST_RESULTS, NOTHING, Observed
 from socsched.schedulability import edf, path_windows
 from socsched.schedulability.chains import Sources, Stretch, data_age, reaction_time
 from socsched.schedulability.holistic import assign_priorities, bounded_values, holistic
@@ -224,7 +224,10 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
     workload = deployment.workload
     places = tuple((task.lanes, task.wcet_ns) for task in deployment.tasks)
     key = (workload.key(), tuple(deployment.mapping.values()), places, thorough)
-    found = workload.results.once(key, lambda: _assess(deployment, thorough))
+    results = workload.results.analyses
+    found = results.get(key) or _assess(deployment, thorough)
+    if len(results) < MOST_RESULTS:
+        results[key] = found
     if workload.observed is NOTHING:
         return found
     seen = expected_latencies(workload.graph, found.tasks, workload.observed, workload.sources(found.tasks))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from socsched import deadline
 from socsched.cost.cost import Cost
 from socsched.cost.power import power_terms
-from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline, Stage
-from socsched.errors import UsageError
 from socsched.models.parts import uncut
 from socsched.planning.assess import Assessment, assess, expected_latencies, unanalysed
 from socsched.planning.clock import THOROUGH, count
@@ -213,26 +211,11 @@ def utilisations(tasks: Sequence[Task]) -> Mapping[tuple[str, int], float]:
     return result
 
 
-OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 _UNBOUNDED = 1e6
 Score = tuple[float, ...]
 """(overrun of requirements, first objective, second objective, ...); smaller is better, compared in this order."""
 Beats = Callable[[Mapping[str, Cost], Score], Score | None]
 """Function that returns the score of a mapping if it is below the given one."""
-
-
-def objectives(text: str) -> tuple[Objective, ...]:
-    """Return the objectives in a list such as "energy,latency", most important first; UsageError for a bad list."""
-    names = tuple(name.strip() for name in text.split(","))
-    known = {str(goal): goal for goal in OBJECTIVES}
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"unknown objective {name!r}", f"one of {', '.join(OBJECTIVES)}, or several: energy,latency"
-            )
-    if len(set(names)) < len(names):
-        raise UsageError(f"objectives {text!r}: one appears twice", "a second objective breaks ties in the first")
-    return tuple(known[name] for name in names)
 
 
 @dataclass(frozen=True, slots=True)

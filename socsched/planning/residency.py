@@ -25,10 +25,9 @@ from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Stage
 from socsched.descriptor.platform import Engine, EngineMode, Figure, Platform, PowerMode, Preemption, WeightsMemory
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
-from socsched.planning.cost_cache import CostCache
 from socsched.planning.deployment import activations_of, weights_of
 from socsched.planning.plan import Plan, Violation
-from socsched.planning.search import SearchRequest, search
+from socsched.planning.search import CostCache, SearchRequest, search
 from socsched.planning.task import COPY, LOAD, SLOT
 
 MOST = 12

@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from socsched.cost.cost import Cost
+from socsched.cost.model import CostModel, WorkOf
 from socsched.cost.profile import Profile
+from socsched.cost.waves import Neighbour
 from socsched.deadline import OutOfTime, check, kept, lifted, since_command, within
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
@@ -26,12 +28,12 @@ from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.models.parts import PART
 from socsched.planning.assess import expected_latency
-from socsched.planning.candidate import objectives, score
+from socsched.planning.candidate import score
 from socsched.planning.choices import deepened, may_be_deeper, settled, sliced
 from socsched.planning.clock import FACTOR, FEW, LEAST, NO_CLOCK, Clock
-from socsched.planning.cost_cache import CostCache
+from socsched.planning.cutting.divisible import Apart, Sliced
 from socsched.planning.cutting.pipelines import RequiredCuts, cut_unmappable
-from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
+from socsched.planning.cutting.search import Cutter, Divided, cut_further, cutter_of
 from socsched.planning.feasibility.conflicts import ConflictSearch, conflict
 from socsched.planning.feasibility.infeasible_plan import no_engine, unmappable_stages, unplaceable, without_tasks
 from socsched.planning.feasibility.lower_bounds import SAMPLED, beyond_proof, least_latencies
@@ -44,13 +46,61 @@ from socsched.planning.mapping.program import SOLVERS, available, require
 from socsched.planning.plan import BOUND, Conflict, Necessity, Plan, SearchReport, Violation, gap
 from socsched.planning.plan_writer import SPENT, cut_off, write_plan
 from socsched.planning.uncertainty import uncertainty
-from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Workload, loads_of, place_of
+from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Results, Workload, loads_of, place_of
 from socsched.progress import notice
 from socsched.schedulability.chains import Sources
 from socsched.schedulability.high_level import is_mixed
 from socsched.schedulability.plan_analysis import without_contradictions
 from socsched.units import format_duration
 
+if TYPE_CHECKING:
+    from socsched.cost.profile import Profile
+
+
+# Data kept from one plan of a pipeline on a platform to the next: costs by mode, networks in units.
+
+
+@dataclass(slots=True)
+class CostCache:
+    """Costs, and networks in units, of one pipeline on one platform; computed once for each mode.
+
+    `undivided`: the costs of the platform whose engines this one divides, `others`: what runs beside a stage there
+    (`planning.shares`).  `apart`: stages as networks in units, without costs; `adjust`: changes every cost
+    (`CostModel`); `results`: analyses of mappings.
+    """
+
+    platform: Platform
+    work: WorkOf
+    profile: Profile | None = None
+    _models: dict[str, CostModel] = field(default_factory=dict)
+    _divided: dict[str, Divided] = field(default_factory=dict)
+    apart: dict[str, Apart | None] = field(default_factory=dict)
+    adjust: Callable[[Cost], Cost] | None = None
+    results: Results = field(default_factory=Results)
+    undivided: CostCache | None = None
+    others: Mapping[str, Sequence[Neighbour]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Let parts of a network share the analysis of the whole."""
+        self.work = Sliced(self.work)
+
+    def model(self, mode: PowerMode) -> CostModel:
+        """Return the cost model of a mode."""
+        if mode.name not in self._models:
+            other = next(iter(self._models.values()), None)
+            other = other or CostModel(self.platform, mode, self.work, self.profile, adjust=self.adjust)
+            self._models[mode.name] = other.in_mode(mode)
+            if self.undivided is not None:
+                whole, model = self.undivided, self._models[mode.name]
+                model.undivided, model.others = whole.model(whole.platform.mode(mode.name)), self.others
+        return self._models[mode.name]
+
+    def divided(self, mode: PowerMode) -> Divided:
+        """Return the stages of a mode in units, as far as they have been divided."""
+        return self._divided.setdefault(mode.name, {})
+
+
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 POLICIES = ("edf", "fp")
 AUTO = "auto"
 """As a policy: EDF, and fixed priorities if no plan is found."""
@@ -210,6 +260,20 @@ class SearchRequest:
         return self.solver == "cpsat" or (self.solver == "auto" and available())
 
 
+def objectives(text: str) -> tuple[Objective, ...]:
+    """Return the objectives in a list such as "energy,latency", most important first; UsageError for a bad list."""
+    names = tuple(name.strip() for name in text.split(","))
+    known = {str(goal): goal for goal in OBJECTIVES}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"unknown objective {name!r}", f"one of {', '.join(OBJECTIVES)}, or several: energy,latency"
+            )
+    if len(set(names)) < len(names):
+        raise UsageError(f"objectives {text!r}: one appears twice", "a second objective breaks ties in the first")
+    return tuple(known[name] for name in names)
+
+
 def _attempts(policy: str, solver: str, goals: Sequence[str], evaluations: int | None) -> tuple[Attempt, ...]:
     """Return the ways to search that options ask for, in order.
 
@@ -271,12 +335,13 @@ def make_plan(
 class Draft:
     """A plan without its uncertainty, which is computed only for plans that are kept.
 
-    `solution` is None for a plan without tasks, whose costs are not in doubt.
+    `solution` is None for a plan without tasks, whose costs are not in doubt; `tried`: the names of the searches.
     """
 
     plan: Plan
     solution: Solution | None
     objective: Objective
+    tried: tuple[str, ...] = ()
 
     def finished(self, clock: Clock = NO_CLOCK) -> Plan:
         """Return the plan with its uncertainty, as far as it is known when the `clock` runs out."""
@@ -534,11 +599,6 @@ STRATEGIES: tuple[Strategy, ...] = (shallow_queues, deep_queues, settle_choices,
 
 def draft_plan(request: SearchRequest) -> Draft:
     """Return the plan of one pass through the strategies, without its uncertainty."""
-    return _strategies(request)[0]
-
-
-def _strategies(request: SearchRequest) -> tuple[Draft, tuple[str, ...]]:
-    """Return the plan of one pass through the strategies, and the names of the searches tried."""
     found = Found(request.pipeline, tried=(request.attempts[0].name,))
     for strategy in STRATEGIES:
         try:
@@ -548,14 +608,14 @@ def _strategies(request: SearchRequest) -> tuple[Draft, tuple[str, ...]]:
                 raise
             break
         if found.draft is not None:
-            return found.draft, found.tried
+            return replace(found.draft, tried=found.tried)
     assert found.best is not None
     if "energy" in request.goals and (request.explain or found.feasible):
         best = found.best
         notes = _joined(best.notes, kept([], lambda: list(refusals(best.candidate))))
         found = replace(found, best=replace(best, notes=notes))
     explained = kept(None, lambda: _explained(request, found)) if request.explain else None
-    return explained or Draft(_written(request, found), found.best, request.goals[0]), found.tried
+    return explained or Draft(_written(request, found), found.best, request.goals[0], found.tried)
 
 
 def _written(request: SearchRequest, found: Found) -> Plan:
@@ -588,7 +648,7 @@ def _explained(request: SearchRequest, found: Found) -> Draft:
     alternatives = _alternatives(request, found, clock.part(SEARCH))
     assert found.best is not None
     plan = write_plan(found.best, found.solutions, request.goals, alternatives, found.pipeline, clock)
-    return Draft(replace(plan, conflicts=conflicts), found.best, request.goals[0])
+    return Draft(replace(plan, conflicts=conflicts), found.best, request.goals[0], found.tried)
 
 
 def _explaining(request: SearchRequest) -> int:
@@ -643,7 +703,7 @@ def _alternatives(request: SearchRequest, found: Found, clock: Clock) -> list[So
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A plan of one budget, the draft that it is a refinement of, and the names of the searches tried."""
+    """A plan of one budget, the draft that it is a refinement of, and the names of the searches tried before it."""
 
     plan: Plan
     draft: Draft
@@ -753,8 +813,8 @@ def _searched(request: SearchRequest) -> _Result:
     whole, simulate, exact = request.clock, request.simulate, first.solver == "cpsat"
     clock = whole.part(BEFORE_OTHERS) if first.solver == "heft" else whole
     start = clock.part(FIRST) if simulate and not exact else clock
-    draft, tried = _strategies(replace(request, clock=start, whole=whole))
-    plan = draft.plan
+    draft = draft_plan(replace(request, clock=start, whole=whole))
+    plan, tried = draft.plan, draft.tried
     used = next((other for other in others if other.name == plan.solver.found_by), first)
     clock = clock if used is first else whole
     if simulate is None or not plan.tasks:

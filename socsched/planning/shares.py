@@ -21,9 +21,8 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Engine, Figure, Platform
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
-from socsched.planning.cost_cache import CostCache
 from socsched.planning.plan import Plan
-from socsched.planning.search import SearchRequest, search
+from socsched.planning.search import CostCache, SearchRequest, search
 from socsched.units import format_duration
 
 VECTORS = 2

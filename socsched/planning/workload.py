@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.conversion import (
@@ -114,7 +114,6 @@ def apply_governor(plan: Plan, governor: str) -> Plan:
     return replace(plan, engines=tuple(engines))
 
 
-T = TypeVar("T")
 Mapping_ = Mapping[str, Cost]
 """Stage -> the cost (engine, precision, share) chosen for it."""
 
@@ -157,7 +156,7 @@ class Results:
     """Analyses of mappings so far: searches with other budgets, or with observed times, come back to many of them."""
 
     _graphs: dict[tuple[str, ...], list[TaskGraph]] = field(default_factory=dict)
-    _known: dict[Hashable, Any] = field(default_factory=dict)
+    analyses: dict[Hashable, Any] = field(default_factory=dict)
 
     def shared(self, graph: TaskGraph) -> TaskGraph:
         """Return the first graph of a pipeline that equals this graph's."""
@@ -167,16 +166,6 @@ class Results:
                 return other
         alike.append(graph)
         return graph
-
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the analysis of this key, made if it is not known."""
-        if key in self._known:
-            known: T = self._known[key]
-            return known
-        made = make()
-        if len(self._known) < MOST_RESULTS:
-            self._known[key] = made
-        return made
 
 
 @dataclass(slots=True)

@@ -16,11 +16,11 @@ from socsched.descriptor.platform import Figure, Platform
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
-from socsched.planning.candidate import OBJECTIVES, better, judge, least_score, objectives, score
+from socsched.planning.candidate import better, judge, least_score, score
 from socsched.planning.deployment import CAPACITY, capacity, deploy
 from socsched.planning.io import from_document, to_document
 from socsched.planning.plan import Plan
-from socsched.planning.search import make_plan
+from socsched.planning.search import OBJECTIVES, make_plan, objectives
 from socsched.planning.workload import Limits, Unconnectable, Workload
 
 ORIN = "jetson-agx-orin-64gb"

@@ -22,7 +22,6 @@ from socsched.lint import check as lint
 from socsched.models.parts import uncut
 from socsched.models.registry import bindings, get_model
 from socsched.models.work import stage_work
-from socsched.planning.cost_cache import CostCache
 from socsched.planning.cutting.divisible import Divisible, Leg, Legs, Place, divisible
 from socsched.planning.cutting.pipelines import PARTS, as_planned, with_preferences
 from socsched.planning.cutting.segmentation import (
@@ -37,7 +36,7 @@ from socsched.planning.feasibility.infeasible_plan import require_engines
 from socsched.planning.io import from_document, to_document
 from socsched.planning.pareto import cuts, shares
 from socsched.planning.plan import Plan, Task
-from socsched.planning.search import make_plan
+from socsched.planning.search import CostCache, make_plan
 from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 from tests.models.onnx_files import Builder

@@ -19,13 +19,12 @@ from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.cost_cache import CostCache
 from socsched.planning.cutting.search import cutter_of
 from socsched.planning.feasibility.lower_bounds import impossible
 from socsched.planning.feasibility.refutation import by_bounds, by_search
 from socsched.planning.io import from_document, to_document
 from socsched.planning.plan import THEOREMS, Necessity, Plan, Proof, anchor
-from socsched.planning.search import make_plan
+from socsched.planning.search import CostCache, make_plan
 from socsched.planning.workload import Limits, Workload
 from tools.verify.verdicts import INFEASIBLE, Writer, check_feasible, check_infeasible
 

@@ -14,9 +14,8 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.cost_cache import CostCache
 from socsched.planning.plan import Plan
-from socsched.planning.search import make_plan
+from socsched.planning.search import CostCache, make_plan
 from socsched.planning.workload import NO_LIMITS, Limits
 
 ORIN = "jetson-agx-orin-64gb"

@@ -1,4 +1,4 @@
-"""Write docs/reference/*.md from the code: the command line, descriptor files, plan.json, result.json and why.
+"""Write docs/reference/*.md from the code: descriptor files, plan.json, result.json and why.
 
 Usage: python -m tools.generate.reference [--check]   (--check writes nothing and fails when a page is stale)
 """
@@ -14,9 +14,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, get_args, get_origin
 
-import click
-
-from socsched.cli.root import cli
 from socsched.cost.cost import Segment
 from socsched.descriptor import limits
 from socsched.descriptor.platform import ContentionChoice
@@ -48,77 +45,6 @@ def rows(head: tuple[str, ...], found: list[tuple[object, ...]]) -> str:
 def prose(text: str | None) -> str:
     """Return a docstring as a paragraph or several."""
     return inspect.cleandoc(text or "").replace("``", "`")
-
-
-# -- the command line
-
-
-def commands(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Yield every command with the words that lead to it."""
-    if isinstance(command, click.Group):
-        for name in command.list_commands(click.Context(command)):
-            found = command.get_command(click.Context(command), name)
-            assert found is not None
-            yield from commands(found, (*words, name))
-    else:
-        yield words, command
-        for name, found in getattr(command, "subcommands", {}).items():
-            yield (*words, name), found
-
-
-def command_line() -> str:
-    """Return the page of all verbs with their arguments and options."""
-    parts = ["# Command line", NOTE, prose(cli.help), prose(cli.epilog), ""]
-    parts.append("All verbs take `--json`, `-q`/`--quiet`, `-v`/`--verbose` and `-h`/`--help`. Options can be set as")
-    parts.append("`SOCSCHED_VERB_OPTION`, those with a variable of their own by that too.")
-    verbs = list(commands(cli, ("socsched",)))
-    counts = Counter(line for _, command in verbs for line in set(_options(command).values()))
-    shared = {line for line, count in counts.items() if count > 1}
-    parts += ["", "Options that several verbs have:", "", *sorted(shared)]
-    for words, command in verbs:
-        parts += ["", f"## {_usage(words[1:], command)}", "", prose(command.help), ""]
-        options = _options(command)
-        parts += [line for line in options.values() if line not in shared]
-        if common := [name for name, line in options.items() if line in shared]:
-            parts += ["", f"And {', '.join(common)}."]
-    return "\n".join(parts).rstrip() + "\n"
-
-
-def _options(command: click.Command) -> dict[str, str]:
-    """Return a line of Markdown for each option, by its flags."""
-    lines = {}
-    for option in command.params:
-        if isinstance(option, click.Option) and option.name not in ("json", "quiet", "verbose"):
-            notes = "; ".join(filter(None, (_value(option), _default(option))))
-            meaning = " ".join((option.help or "").replace("<", "&lt;").split())
-            lines[f"`{_flags(option)}`"] = f"- `{_flags(option)}`{f' ({notes})' if notes else ''}: {meaning}"
-    return lines
-
-
-def _usage(words: tuple[str, ...], command: click.Command) -> str:
-    pieces = command.collect_usage_pieces(click.Context(command))
-    return " ".join([*words, *pieces[1:]])
-
-
-def _flags(option: click.Option) -> str:
-    flags = ", ".join(option.opts)
-    return f"{flags} / {', '.join(option.secondary_opts)}" if option.secondary_opts else flags
-
-
-def _value(option: click.Option) -> str:
-    if option.is_flag or option.type.name == "text":
-        return ""
-    if isinstance(option.type, click.Choice):
-        return ", ".join(map(str, option.type.choices))
-    return option.type.name.replace("integer range", "integer")
-
-
-def _default(option: click.Option) -> str:
-    shown = option.show_default if isinstance(option.show_default, str) else option.default
-    stated = option.is_flag or shown in (None, "") or not isinstance(shown, (str, int, float))
-    names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
-    defaults = ["" if stated else f"`{shown}`", *(f"`${name}`" for name in names)]
-    return " ".join(filter(None, ["required" if option.required else "", *defaults]))
 
 
 # -- files
@@ -298,7 +224,6 @@ def _flat(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]
 
 
 PAGES = {
-    "cli.md": command_line,
     "descriptors.md": schema_page,
     "plan.md": plan_page,
     "result.md": result_page,

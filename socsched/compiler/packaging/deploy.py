@@ -45,7 +45,7 @@ from socsched.errors import CompileError, MachineError, UsageError
 from socsched.files import digests, file_digest, put_in_place, scratch
 from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.partition import Part, take
-from socsched.graph.rules import check_operators
+from socsched.graph.rules import check_operators, offered, uncompiled_operators
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 from socsched.progress import tell
@@ -81,10 +81,18 @@ class BundleRequest:
     runtimes: Mapping[str, str] = field(default_factory=dict)
     qdq: bool = False
 
-    def runtime_of(self, stage: Stage, engine: Engine) -> str:
-        """Return the runtime that the plan chose for a stage, empty on another engine than the planned one."""
-        planned = isinstance(self.placement, Mapping) and self.placement.get(stage.name, ("",))[0] == engine.id
-        return self.runtimes.get(stage.name, "") if planned else ""
+    def runtime_of(self, stage: Stage, engine: Engine, precision: str) -> str:
+        """Return the runtime that the plan chose for a stage; without one, of what our code lacks the first that has it.
+
+        Empty: the engine's own.
+        """
+        if isinstance(self.placement, Mapping) and self.placement.get(stage.name, ("",))[0] == engine.id:
+            return self.runtimes.get(stage.name, "")
+        if not engine.runtimes or not _is_network(stage):
+            return ""
+        work = stage_work(stage, precision, self.part)
+        others = [runtime.name for runtime in offered(engine, work) if runtime.name != OWN]
+        return others[0] if others and uncompiled_operators(work, engine) else ""
 
 
 def compile_bundle(
@@ -140,7 +148,7 @@ def _make(
     for number, (chosen, target, precision) in enumerate(choices):
         tell("compiling", number, len(choices), "stages", chosen.name)
         folder = placed_in(chosen, target, precision, request.part)
-        runtime = request.runtime_of(chosen, target)
+        runtime = request.runtime_of(chosen, target, precision)
         if vendor.has_toolchain(target, runtime):
             known = of_stage(request.scales, chosen) or _shipped(chosen, weights)
             if known is None and weights is None and precision == "int8":
@@ -228,7 +236,7 @@ def _require_takers(choices: list[tuple[Stage, Engine, str]], request: BundleReq
     """Raise UsageError naming the fallback operators of all stages, before the first file is written."""
     refused = []
     for stage, engine, precision in choices:
-        if vendor.has_toolchain(engine, request.runtime_of(stage, engine)):
+        if vendor.has_toolchain(engine, request.runtime_of(stage, engine, precision)):
             try:
                 require_all(stage_work(stage, precision, request.part), engine)
             except UsageError as error:
@@ -258,7 +266,7 @@ def _require_functions(pipeline: Pipeline, platform: Platform, request: BundleRe
 
 def _compiled_in_int8(choice: tuple[Stage, Engine, str], request: BundleRequest) -> bool:
     stage, engine, precision = choice
-    here = not vendor.has_toolchain(engine, request.runtime_of(stage, engine))
+    here = not vendor.has_toolchain(engine, request.runtime_of(stage, engine, precision))
     return here and precision == "int8" and _is_network(stage)
 
 

@@ -81,7 +81,8 @@ def _show(found: Verified) -> list[Any]:
     rows = []
     for one in found.outputs:
         shape = " x ".join(map(str, one.shape)) or "scalar"
-        rows.append([one.name, shape, f"{one.error:.2g}", f"{one.tolerance:g}", "equal" if one.equal else "differs"])
+        told = "equal" if one.near else "as ONNX Runtime from itself" if one.equal else "differs"
+        rows.append([one.name, shape, f"{one.error:.2g}", f"{one.tolerance:g}", told])
     shown: list[Any] = [
         Text(f"{mark} {Path(found.network).name} {place}, {found.precision}: {word} ONNX Runtime"),
         table("Outputs", ["output", "shape", "error", "tolerance", ""], rows, (2, 3)),
@@ -89,8 +90,11 @@ def _show(found: Verified) -> list[Any]:
     if first is not None:
         told = f"First difference, of {found.checked} values: node {first.node} ({first.op}), its result {first.name}"
         shown.append(Text(f"{told}: error {first.error:.2g}, tolerance {first.tolerance:g}"))
-    elif not found.equal:
+    elif found.checked:
         shown.append(Text(f"None of {found.checked} inner values differs where all leave the network"))
+    if spread := [f"{one.name} by {one.spread:.2g}" for one in found.outputs if not one.near and one.spread]:
+        own = "Optimised, or with inputs one last place away, ONNX Runtime differs from itself"
+        shown.append(Text(f"{own}: {', '.join(spread)}"))
     shown.append(Text(f"Time: {ours} ({by}; planned {planned}), ONNX Runtime {theirs}{ratio}"))
     shown.append(Text(f"Plan: {found.why}"))
     return shown

@@ -371,7 +371,7 @@ def test_an_unknown_runtime_is_named_with_the_known_ones() -> None:
     assert "gpu=tensorrt, gpu=tvm" in str(error.value.hint)
     assert [r.name for r in choose_runtimes(ORIN, ["gpu=tvm"]).engine("gpu").runtimes] == ["tvm"]
     with pytest.raises(UsageError, match="no such runtime"):
-        choose_runtimes(get_platform("rk3588"), ["tvm"])
+        choose_runtimes(get_platform("rk3588"), ["tensorrt"])
 
 
 @pytest.mark.parametrize(("accelerator", "count"), [("segment", 4), ("full", 1), ("none", 1)])

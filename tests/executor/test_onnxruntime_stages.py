@@ -14,10 +14,12 @@ import pytest
 from socsched.api.deployment import compile as compile_plan
 from socsched.api.planning import plan as make_plan
 from socsched.compiler.builder import network_of, weights_for
+from socsched.compiler.packaging.deploy import BundleRequest, compile_bundle
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.toolchains.onnx_runtime import LIBRARY, model_folder
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.host import build, probe
+from socsched.descriptor.pipeline_file import onnx_pipeline
 from socsched.descriptor.platform import ONNXRUNTIME, OWN
 from socsched.errors import UsageError
 from socsched.executor.frames import write_inputs
@@ -225,3 +227,26 @@ def onnx_nodes(path: Path) -> Any:
     import onnx
 
     return onnx.load(str(path)).graph.node
+
+
+def test_arm_boards_compute_what_our_compiler_lacks(tmp_path: Path) -> None:
+    """By plan and without one, while what both compute stays ours."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    sizes = {"w": (1, 24, 4), "r": (1, 24, 8)}
+    weights = [numpy_helper.from_array(np.ones(size, np.float32), name) for name, size in sizes.items()]
+    node = helper.make_node("GRU", ["x", *sizes], ["y"], hidden_size=8)
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [5, 1, 4]), ("y", [5, 1, 1, 8]))]
+    path = tmp_path / "gru.onnx"
+    graph = helper.make_graph([node], "net", ends[:1], ends[1:], weights)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    for board in ("rk3588", "qcs8550", "hikey960"):
+        plan = make_plan(onnx_pipeline(path, 1000), board, cuts=False)
+        assert plan.verdict == "feasible"
+        assert {task.runtime for task in plan.tasks if task.model} == {ONNXRUNTIME}
+    manifest = compile_bundle(onnx_pipeline(path, 1000), get_platform("rk3588"), BundleRequest(), tmp_path / "out")
+    assert {(one["engine"], one["runtime"]) for one in manifest["handovers"]} == {
+        (engine, ONNXRUNTIME) for engine in ("a55", "a760", "a761")
+    }
+    common = make_plan(onnx_pipeline(write_network(0, tmp_path), 1000), "rk3588", cuts=False, pins=("network=a760",))
+    assert {task.runtime for task in common.tasks if task.model} == {OWN}

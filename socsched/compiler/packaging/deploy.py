@@ -82,9 +82,9 @@ class BundleRequest:
     qdq: bool = False
 
     def runtime_of(self, stage: Stage, engine: Engine, precision: str) -> str:
-        """Return the runtime that the plan chose for a stage; without one, of what our code lacks the first that has it.
+        """Return the runtime that the plan chose for a stage, empty for the engine's own.
 
-        Empty: the engine's own.
+        On another engine than the planned one it is the first that has what our code lacks.
         """
         if isinstance(self.placement, Mapping) and self.placement.get(stage.name, ("",))[0] == engine.id:
             return self.runtimes.get(stage.name, "")

@@ -10,7 +10,8 @@ from socsched.descriptor.catalog import input_hashes
 from socsched.descriptor.fields import PROVENANCE, VENDOR_MODEL
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
-from socsched.descriptor.platform import OWN, contention_of
+from socsched.descriptor.platform import ONNXRUNTIME, OWN, contention_of
+from socsched.graph.operators import StageWork
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import part_of
 from socsched.planning.assess import Assessment
@@ -53,11 +54,21 @@ def reasons(deployment: Deployment) -> list[Task]:
             options = model.candidates(graph.stage(task.name))
             why = [_why(deployment.mapping[task.name], options, converted.get(task.name, ()))]
             stage = graph.stage(task.name)
-            work = model.work_of(stage, task.precision) if task.runtime == OWN else None
-            left = str(work.integers) if work is not None and work.integers is not None else ""
-            task = replace(task, why="; ".join(filter(None, (*why, stage.stated, left))))
+            work = model.work_of(stage, task.precision) if task.runtime in (OWN, ONNXRUNTIME) else None
+            left = str(work.integers) if work is not None and work.integers is not None and task.runtime == OWN else ""
+            largest = _largest(work) if work is not None else ""
+            task = replace(task, why="; ".join(filter(None, (*why, stage.stated, left, largest))))
         result.append(task)
     return result
+
+
+def _largest(work: StageWork) -> str:
+    """Return which results have sizes that follow from values, for which the time is that of the largest."""
+    names = [operator.name for operator in work.operators if operator.attrs.get("varies")]
+    if not names:
+        return ""
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f"{', '.join(names[:2])}{more} at the largest size, which follows from values: frames with less take less"
 
 
 def _why(chosen: Cost, options: Sequence[Cost], conversions: Sequence[tuple[str, int]]) -> str:

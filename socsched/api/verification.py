@@ -10,6 +10,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from platform import machine
@@ -224,13 +225,17 @@ class _Reference:
         return dict(zip(names, _run(session, self.arrays(feed)), strict=True))
 
     def spread(self, feed: Path, expected: Arrays) -> dict[str, float]:
-        """Return by how much outputs differ, by name, in an optimised session and with inputs one last place away."""
+        """Return by how much outputs differ, by name, in an optimised session and with inputs one last place away.
+
+        Some files ONNX Runtime does not take optimised, where inner values leave them.
+        """
         import numpy as np
 
         arrays = self.arrays(feed)
         nudged = {n: np.nextafter(a, a.dtype.type(np.inf)) if a.dtype.kind == "f" else a for n, a in arrays.items()}
-        runs = [_run(self.session(exact=False), arrays), _run(self.session(exact=True), nudged)]
-        others = [dict(zip(expected, run, strict=True)) for run in runs]
+        others = [dict(zip(expected, _run(self.session(exact=True), nudged), strict=True))]
+        with suppress(MachineError):
+            others.append(dict(zip(expected, _run(self.session(exact=False), arrays), strict=True)))
 
         def apart(name: str, value: Any) -> float:
             return max(_error(one[name], value) if one[name].shape == value.shape else np.inf for one in others)

@@ -18,7 +18,7 @@ _NAME = 256
 _ATTRIBUTES = {"sms": 16, "clock_khz": 13, "l2_bytes": 38, "integrated": 18, "major": 75, "minor": 76}
 """Of `CUdevice_attribute`, cuda.h."""
 _ATTRIBUTES |= {"bus_bits": 37, "memory_khz": 36, "shared_bytes": 97}
-_NON_BLOCKING, _RELAXED = 1, 2
+_NON_BLOCKING, _RELAXED, _NO_DEVICE = 1, 2, 100
 _EMPTY = b".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n\0"
 """A kernel that does nothing, for the driver's own assembler (PTX ISA)."""
 _COPIED, _PINNED, _KERNELS, _COPIES, _ROUNDS = 256 << 20, 32 << 20, 200, 50, 5
@@ -42,7 +42,12 @@ class _Driver:
 def devices() -> list[dict[str, Any]]:
     """Return a document for every GPU; OSError where there is no driver."""
     driver, count = _Driver(), ctypes.c_int()
-    driver("cuInit", 0)
+    try:
+        driver("cuInit", 0)
+    except OSError as error:
+        if f"({_NO_DEVICE})" in str(error):  # hidden by $CUDA_VISIBLE_DEVICES: an answer, no failure
+            return []
+        raise
     driver("cuDeviceGetCount", ctypes.byref(count))
     return [_device(driver, index) for index in range(count.value)]
 

@@ -118,7 +118,7 @@ def find(root: Path = Path("/"), cache: bool = True, seconds: float = _SECONDS) 
     gpus = _read(stored.get("gpus")) if isinstance(stored, dict) and stored.get("format") == _FORMAT else None
     if gpus is None:
         gpus = _read(probe(seconds)[0])
-        if cache and gpus:
+        if cache and gpus is not None:
             keep("host-gpus", key, {"format": _FORMAT, "gpus": [asdict(gpu) for gpu in gpus]})
     return tuple(gpu for gpu in gpus or () if gpu.capability >= OLDEST and gpu.sms > 0)
 

@@ -275,7 +275,9 @@ class Translation:
         return array
 
     def param(self, array: Array) -> str:
-        name = f"w{len(self.weights)}"
+        number = len(self.weights)
+        while (name := f"w{number}") in self.weights:  # some before it are gone, as a batch norm's
+            number += 1
         self.weights[name] = (
             np.broadcast_to(np.float32(0), array.shape) if self.hollow else np.asarray(array, np.float32)
         )
@@ -538,6 +540,10 @@ def _gemm(t: Translation, node: Node) -> None:
         weight = weight.T
     params = {"weight": t.param(weight if alpha == 1.0 else weight * np.float32(alpha))}
     if bias is not None:
+        made = t.graph.tensor(node.outputs[0]).shape
+        wider = any(size not in (1, whole) for size, whole in zip(bias.shape[::-1], made[::-1], strict=False))
+        if wider or bias.ndim > len(made):
+            raise t.invalid(f"a bias of {list(bias.shape)} for results of {list(made)}")
         flat = np.broadcast_to(bias * float(node.attrs.get("beta", 1.0)), (1, weight.shape[0])).reshape(-1)
         params["bias"] = t.param(flat)
     x = t.source(node.inputs[0])

@@ -95,6 +95,16 @@ def test_a_broken_driver_means_no_gpu(tmp_path: Path, monkeypatch: pytest.Monkey
     assert probe(2.0)[1]
 
 
+def test_hidden_gpus_are_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """$CUDA_VISIBLE_DEVICES is empty: starting the driver takes seconds."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(broken(tmp_path, "return 100;")))
+    monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path / "cache"))
+    root = machine(tmp_path / "root")
+    assert find(root) == () and probe(2.0) == ([], "")
+    monkeypatch.setattr(host_gpus, "probe", lambda seconds: pytest.fail("asked"))
+    assert find(root) == ()
+
+
 def test_a_file_that_is_no_library_means_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "libcuda.so.1").write_text("not a library")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))

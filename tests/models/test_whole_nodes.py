@@ -47,6 +47,18 @@ def test_a_row_of_values_leaves_a_dla_as_an_image(tmp_path: Path) -> None:
     assert [d.dim_value for d in prepared.onnx.graph.output[0].type.tensor_type.shape.dim] == [1, 5, 1, 1]
 
 
+def test_a_constant_that_leaves_takes_no_name_of_a_weight(tmp_path: Path) -> None:
+    """Batch norms are folded before, and what they held is gone."""
+    b = Builder()
+    y = b.conv(b.conv("image", 3, 8), 8, 4)
+    leaving = b.constant(np.arange(2, dtype=np.float32))
+    shape = [1, 3, 8, 8]
+    _, expected = load(b.save(tmp_path / "plain.onnx", shape, [y]))
+    network, weights = load(b.save(tmp_path / "more.onnx", shape, [y, b.op("Identity", leaving)]))
+    assert all(np.array_equal(array, weights[name]) for name, array in expected.items())
+    assert len(weights) == len(expected) + 1 and network.params[network.layers[-1].weights["c0"]] == (2,)
+
+
 def test_what_crosses_a_dlas_border_has_four_dimensions(tmp_path: Path) -> None:
     b = Builder()
     file = b.save(tmp_path / "net.onnx", [4, 8, 8], [b.op("Relu", "image")])

@@ -253,7 +253,7 @@ class _ByScales(_Writer):
         for index, name in enumerate(node.input):
             if weighted and index == 1:
                 node.input[1] = self.weight(node, name)
-            elif weighted and index == 2 and name in self.constants:
+            elif weighted and index == 2 and name in self.constants and self.constants[name].ndim < 2:
                 node.input[2] = self.bias(node, name)
             elif (
                 name in self.constants

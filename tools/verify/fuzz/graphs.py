@@ -42,7 +42,7 @@ def network(seed: bytes, random: Random) -> bytes:
     """Return a network of random operators, of a node test or of the corpus, with one to three rules broken."""
     import onnx
 
-    tests = _drawable()
+    tests, _ = _drawable(), _board("host")
     if random.random() < 0.5:
         from tools.verify.network_verdicts import random_network
 
@@ -385,12 +385,19 @@ CHANGES: tuple[Callable[[Any, Random], None], ...] = (
 )  # fmt: skip
 
 
+@cache
+def _board(name: str) -> Any:
+    """Return a board; this machine is looked at once, not in every process that judges files."""
+    from socsched.descriptor.catalog import get_platform
+
+    return get_platform(name)
+
+
 def judged(file: Path) -> None:
     """Read a network, then lint, plan and hand it over for the engines of a board; AssertionError where these differ.
 
     The board follows from the file.  Of one file in 256 the stage for this machine is built too.
     """
-    from socsched.descriptor.catalog import get_platform
     from socsched.models.onnx_import import load
     from tools.verify.network_verdicts import judge
 
@@ -399,7 +406,7 @@ def judged(file: Path) -> None:
         weights.write_bytes(corpus.read()["beside"][0])
     digest = sha256(file.read_bytes()).digest()
     build = digest[1] == 0
-    board = get_platform("host" if build else BOARDS[digest[0] % len(BOARDS)])
+    board = _board("host" if build else BOARDS[digest[0] % len(BOARDS)])
     nothing = {"SOCSCHED_VENDORS": "/nonexistent", "SOCSCHED_HOST": "quick"}  # vendors' compilers have their own checks
     with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, nothing):
         for verdict in judge(file, board, build, Path(folder)):

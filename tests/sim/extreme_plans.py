@@ -28,77 +28,59 @@ _LOADS = (0, 1, 50, 200)
 
 @dataclass(frozen=True)
 class Case:
-    """A plan, faults, and how long to simulate it; `plain`: the reference simulator knows all of it."""
+    """A plan, faults, and how long to simulate it."""
 
     plan: Plan
     faults: Faults
     duration_ns: int
-    plain: bool
 
 
 def case(seed: int) -> Case:
-    """Return the case of a seed; every third is plain."""
+    """Return the case of a seed."""
     rng = Random(seed)
-    plain = seed % 3 == 0
     unit = rng.choice(_UNITS)
-    hosts = [_engine(rng, name, unit, plain) for name in ("x", "y")]
+    hosts = [_engine(rng, name, unit) for name in ("x", "y")]
     tasks: list[Task] = []
     for index in range(rng.choice((1, 3, 6, 6, 12, 60))):
-        tasks.append(_task(rng, index, tasks, hosts, unit, plain))
+        tasks.append(_task(rng, index, tasks, hosts, unit))
     sensors = (
         sensor("s", unit * rng.randint(60, 300), offset_ns=unit * rng.randint(0, 100), jitter_ns=rng.randint(0, 30)),
     )
     memory: dict[str, Any] = {"dram_bandwidth": rng.choice((0, 2 * 10**9, 10**15)), "dram_picojoule_per_byte": 3.0}
-    if plain and unit > 1:
-        # what is left is rounded to 2**-20 ns here and 2**-64 ns there
-        memory["dram_bandwidth"] = 0
     made = plan(tasks, hosts, sensors=sensors, chains=_chains(rng, tasks, unit), **memory)
-    if not plain and rng.random() < 0.2:
+    if rng.random() < 0.2:
         made = replace(made, throttle=Throttle(unit * rng.randint(50, 300), cap_mw=rng.choice((20, 60, 10**9))))
-    harm = Faults() if plain and unit > 1 else _faults(rng, made, unit, plain)
-    if plain and harm.overruns:
-        made = replace(made, dram_bandwidth=0)
+    harm = _faults(rng, made, unit)
     duration = unit * rng.choice((SPAN, SPAN, 8000))
     if unit == _UNITS[-1] and rng.random() < 0.3:
         duration = HORIZON_NS
     ticks = [found.tick_ns for found in (get_policy(host.policy) for host in hosts) if found.dynamic]
     if ticks:
         duration = min(duration, _TICKS * min(ticks))
-    return Case(made, harm, duration, plain and not _drifting(tasks))
+    return Case(made, harm, duration)
 
 
-def _drifting(tasks: list[Task]) -> bool:
-    """Return whether a join has inputs of different rates: how far they get apart has no limit in the reference."""
-    roots: dict[str, set[str]] = {"s": {"s"}}
-    for own in tasks:
-        roots[own.name] = set().union(*(roots[name] for name in own.after)) if own.after else {own.name}
-    return any(len({frozenset(roots[name]) for name in own.after}) > 1 for own in tasks)
-
-
-def _engine(rng: Random, name: str, unit: int, plain: bool) -> PlannedEngine:
+def _engine(rng: Random, name: str, unit: int) -> PlannedEngine:
     lanes = rng.choice(LANES)
     changes: dict[str, Any] = {
         "lanes": lanes,
-        "preemption": rng.choice(("full", "segment", "none") if plain else ("full", "segment", "none", "restart")),
-        "policy": rng.choice(("edf", "fp", "fifo") if plain else sorted(describe_policies())),
+        "preemption": rng.choice(("full", "segment", "none", "restart")),
+        "policy": rng.choice(sorted(describe_policies())),
         "switch_ns": unit * rng.randint(0, 5),
         "dynamic_mw": 70 * lanes,
+        "migration_ns": unit * rng.randint(0, 5),
+        "reshape_ns": unit * rng.randint(0, 5),
+        "reset_ns": unit * rng.randint(0, 5),
+        "in_flight": rng.randint(0, 3),
+        "quantum_ns": unit * rng.randint(0, 40),
+        "memory_bytes": rng.choice((0, 0, 100)),
+        "swap_bandwidth": 10**10,
+        "capacities": rng.choice(((), tuple(rng.choice((1024, 700, 512)) for _ in range(lanes)))),
+        "levels": rng.choice(((), (Level(500, 20), Level(1000, 70)), (Level(1, 0), Level(2, 3), Level(3, 10**9)))),
+        "governor": rng.choice(("static", "ccedf")),
+        "linger_ns": rng.choice((0, 0, 0, 15 * unit)),
+        "kind": rng.choice(("cpu", "gpu", "dla")),
     }
-    if not plain:
-        changes |= {
-            "migration_ns": unit * rng.randint(0, 5),
-            "reshape_ns": unit * rng.randint(0, 5),
-            "reset_ns": unit * rng.randint(0, 5),
-            "in_flight": rng.randint(0, 3),
-            "quantum_ns": unit * rng.randint(0, 40),
-            "memory_bytes": rng.choice((0, 0, 100)),
-            "swap_bandwidth": 10**10,
-            "capacities": rng.choice(((), tuple(rng.choice((1024, 700, 512)) for _ in range(lanes)))),
-            "levels": rng.choice(((), (Level(500, 20), Level(1000, 70)), (Level(1, 0), Level(2, 3), Level(3, 10**9)))),
-            "governor": rng.choice(("static", "ccedf")),
-            "linger_ns": rng.choice((0, 0, 0, 15 * unit)),
-            "kind": rng.choice(("cpu", "gpu", "dla")),
-        }
     return engine(name, **changes)
 
 
@@ -126,16 +108,16 @@ def _segments(rng: Random, name: str, unit: int, elsewhere: list[PlannedEngine])
     return tuple(made)
 
 
-def _task(rng: Random, index: int, tasks: list[Task], hosts: list[PlannedEngine], unit: int, plain: bool) -> Task:
+def _task(rng: Random, index: int, tasks: list[Task], hosts: list[PlannedEngine], unit: int) -> Task:
     name = f"t{index}"
     known = ["s", *(t.name for t in tasks)]
     host = rng.choice(hosts)
     lanes = _lanes(rng, host)
     after = tuple(sorted(rng.sample(known, min(rng.randint(0, 2), len(known)))))
     reads = tuple(sorted(set(rng.sample(known, min(rng.randint(0, 2), len(known)))) - set(after)))
-    own = _segments(rng, name, unit, [] if plain else [other for other in hosts if other is not host])
-    extra: dict[str, Any] = {} if plain else _extras(rng, name, len(lanes), sum(s.time_ns for s in own), unit)
-    if not plain and not after:
+    own = _segments(rng, name, unit, [other for other in hosts if other is not host])
+    extra = _extras(rng, name, len(lanes), sum(s.time_ns for s in own), unit)
+    if not after:
         extra["closed_by"] = rng.choice(("", "", name))
     return task(
         name, segments=own, engine=host.id, lanes=lanes, after=after, reads=reads, priority=rng.randint(-3, 9),
@@ -175,7 +157,7 @@ def _chains(rng: Random, tasks: list[Task], unit: int) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _faults(rng: Random, made: Plan, unit: int, plain: bool) -> Faults:
+def _faults(rng: Random, made: Plan, unit: int) -> Faults:
     end = unit * SPAN
 
     def window() -> tuple[int, int]:
@@ -188,15 +170,10 @@ def _faults(rng: Random, made: Plan, unit: int, plain: bool) -> Faults:
     engines, tasks = [e.id for e in made.engines], [t.name for t in made.tasks]
     # at the longest times little more than twice as long can be counted
     factors = (Fraction(3, 2), Fraction(101, 100)) if unit > 10**9 else (Fraction(3, 2), Fraction(7), Fraction(1000))
-    found = Faults(
+    return Faults(
         dropouts=tuple(Dropout("s", *window()) for _ in some(1)),
         slowdowns=tuple(Slowdown(rng.choice(engines), *window(), rng.choice(factors)) for _ in some(2)),
         overruns=tuple(Overrun(rng.choice(tasks), Fraction(1, 2), rng.choice(factors)) for _ in some(1)),
-    )
-    if plain:
-        return found
-    return replace(
-        found,
         stalls=tuple(Stall(rng.choice(engines), *window(), rng.random() < 0.5) for _ in some(1)),
         delays=tuple(Delay("s", *window(), rng.randint(1, 500 * unit)) for _ in some(1)),
         bursts=tuple(Burst("s", rng.randint(0, end), 3) for _ in some(1)),

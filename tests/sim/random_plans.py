@@ -65,7 +65,7 @@ def engines(draw: st.DrawFn, rich: bool) -> list[PlannedEngine]:
 def plans(draw: st.DrawFn, rich: bool = False) -> Plan:
     """Draw two engines, one sensor, and up to six tasks: timers, chains, joins and samplers, some of them gangs.
 
-    `rich` plans use everything the simulator has, others what the reference simulator has too.
+    `rich` plans use everything the simulator has.
     """
     hosts = draw(engines(rich))
     tasks: list[Task] = []

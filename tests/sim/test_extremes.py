@@ -1,4 +1,4 @@
-"""Plans and task sets up to every documented limit: compiled, interpreted and the reference simulators agree."""
+"""Plans and task sets up to every documented limit: compiled and interpreted agree; task sets with another loop too."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from extreme_plans import LANES, case, task_set
-from reference.engine import simulate as reference
-from reference.processors import finishes
-from twins import compiled, content, equal_outcomes, same
+from processors import finishes
+from twins import compiled, content, equal_outcomes
 
 from socsched.errors import UsageError
 from socsched.sim.lower import NARROW_SLOTS
@@ -34,8 +33,6 @@ def check_plan(seed: int) -> bool:
     equal_outcomes(*found)
     for column in ("done", "late", "busy_time", "released"):
         assert int(found[0].outcome.ints(column).min(initial=0)) >= 0
-    if drawn.plain:
-        same(reference(drawn.plan, drawn.duration_ns, seed, None, drawn.faults), found[0].trace)
     return True
 
 

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from perfetto_example import absolute, example
+from random_traces import recorded
 
 from socsched.planning.plan import Level, Plan, Throttle
 from socsched.sim.simulate import simulate
+from socsched.trace import perfetto_events
 from socsched.trace import protobuf as pb
 from socsched.trace.columns import unit
 from socsched.trace.perfetto import ENGINE_POWER, complete_columns, write_perfetto
@@ -198,6 +200,29 @@ def test_counters_are_the_trace_s(parsed: Parsed) -> None:
     assert own == trace.counters
     # the gang on both lanes of the GPU until 15, one lane for the urgent job, both again from 19
     assert parsed.counters["engine_mw.gpu"][:3] == [(0, 50.0), (15, 25.0), (19, 50.0)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(recorded())
+def test_random_traces_are_read_back_whatever_the_blocks(tmp_path_factory: Any, drawn: tuple[Plan, Trace]) -> None:
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Proto
+
+    made, trace = drawn
+    read = []
+    for block in (3, 1 << 15):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(perfetto_events, "BLOCK", block)
+            file = tmp_path_factory.mktemp("random") / "t.pftrace"
+            write_perfetto(trace, made, file)
+        proto, data = Proto(), file.read_bytes()
+        proto.ParseFromString(gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data)
+        read.append(Parsed(absolute(proto.packet)))
+    assert vars(read[0]) == vars(read[1])
+    shown = {(one["track"], one["name"], one["ts"], one["end"]) for one in read[0].slices}
+    lanes = Counter((f"{p.engine}.{lane}", p.start_ns, p.end_ns) for p in trace.slices for lane in p.lanes)
+    spans = {(track, begin, end) for track, _, begin, end in shown}
+    for track, begin, end in lanes:
+        assert any(on == track and first <= begin and end <= last for on, first, last in spans), (track, begin, end)
 
 
 def test_the_same_trace_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -179,7 +179,10 @@ def test_the_composite_action(machine: Machine) -> None:
     given = {name: entry.get("default") for name, entry in action["inputs"].items()}
     given |= {"socsched": "./socsched", "pipeline": "my-stack", "platform": "my-board", "mode": "MAXN"}
     path = machine.python(machine.folder / "action-python")
-    for step in (step for step in action["runs"]["steps"] if "run" in step):
+    steps = [step for step in action["runs"]["steps"] if "run" in step]
+    assert not any("${{" in step["run"] for step in steps), "an input's text would be run by the shell"
+    assert set(re.findall(r"\${{ inputs\.([a-z-]+) }}", str(steps))) == set(given)
+    for step in steps:
         filled = {
             name: re.sub(r"\${{ inputs\.([a-z-]+) }}", lambda found: str(given[found[1]]), value)
             for name, value in step["env"].items()

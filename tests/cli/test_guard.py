@@ -118,28 +118,6 @@ def test_the_workflow_leaves_summary_and_junit_whatever_the_plan(
     assert (tmp_path / "step-summary").read_text() == (tmp_path / "out" / "summary.md").read_text()
 
 
-@pytest.mark.slow
-def test_the_composite_action_passes_its_inputs_to_the_guard(checkout: Path, baseline: Path, tmp_path: Path) -> None:
-    action = yaml.safe_load((checkout / "docs/ci/guard/action.yml").read_text(encoding="utf-8"))
-    given = {name: entry.get("default") for name, entry in action["inputs"].items()}
-    given |= {"socsched": "./socsched", "pipeline": "mine.yaml", "platform": BOARD, "mode": "MAXN"}
-    given |= {"baseline": str(baseline), "output": "a folder"}
-    used: set[str] = set()
-
-    def filled(text: str) -> str:
-        used.update(re.findall(r"\${{ inputs\.([a-z-]+) }}", text))
-        return re.sub(r"\${{ inputs\.([a-z-]+) }}", lambda found: str(given[found[1]]), text)
-
-    for step in action["runs"]["steps"]:
-        assert "${{" not in step.get("run", ""), "an input's text would be run by the shell"
-        step["env"] = {name: filled(value) for name, value in step.get("env", {}).items()}
-    assert used == set(given)
-    (tmp_path / "mine.yaml").write_text(changed(checkout, "infeasible"), encoding="utf-8")
-    codes = Runner(tmp_path, checkout).job(action["runs"]["steps"], {})
-    assert codes == {"Install": 0, "Guard": 1, "Summary": 0}
-    left(tmp_path / "a folder", "infeasible")
-
-
 def test_the_other_templates_run_the_same_guard_and_keep_what_it_leaves(checkout: Path) -> None:
     folder = checkout / "docs" / "ci"
     (line,) = re.findall(r"run: (socsched guard .*)", (folder / "github-actions.yml").read_text(encoding="utf-8"))
@@ -181,18 +159,6 @@ def test_a_guard_never_overwrites_what_it_reads(
     assert run(["guard", "pointpillars", *FAST, "--baseline", str(baseline), "-o", str(baseline.parent)]) == 2
     assert "would be overwritten" in capsys.readouterr().err
     assert baseline.read_bytes() == before
-
-
-@pytest.mark.slow
-def test_the_image_runs_a_guard(checkout: Path, tmp_path: Path) -> None:
-    tool = next((name for name in ("docker", "podman") if shutil.which(name)), None)
-    if tool is None or subprocess.run([tool, "info"], capture_output=True, check=False).returncode:
-        pytest.skip("no container tool that works")
-    subprocess.run([tool, "build", "-f", "docs/ci/Dockerfile", "-t", "socsched-test", "."], cwd=checkout, check=True)
-    guard = ["guard", "pointpillars", *FAST, "-o", "out"]
-    line = [tool, "run", "--rm", "-v", f"{tmp_path}:/work", "socsched-test", *guard]
-    assert subprocess.run(line, check=False).returncode == 0
-    assert "**feasible**" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
 
 
 def test_a_guard_takes_what_plan_takes_and_asks_for_slack(

@@ -1,7 +1,7 @@
 """The table docs/zoo.md, of published networks and what takes them: python -m tools.generate.zoo FOLDER...
 
 The folders hold ONNX files (`.onnx` or `.onnx.xz`), some made by `tools.generate.zoo_networks`; their weights are not
-read.  What `tools.generate.zoo_compile` found stays.  An engine's column says yes where its
+read.  An engine's column says yes where its
 rules take every operator in its first precision out of fp16, fp32 and int8, else the share that they take.
 """
 
@@ -19,7 +19,6 @@ from socsched.graph.rules import decide
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 
-COMPILED = "## Compiled here"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "zoo.md"
 ENGINES = {
     "CPU": ("jetson-agx-orin-64gb", "cpu0"), "CUDA": ("jetson-agx-orin-64gb", "gpu"), "OpenCL": ("rk3588", "gpu"),
@@ -39,8 +38,7 @@ NETWORKS = {
     "YOLOv8n with decoding": "yolov8n_full", "YOLOv8s": "yolov8s", "YOLOv9t": "yolov9t", "YOLOv10n": "yolov10n",
     "YOLO11m": "yolo11m", "YOLO11x": "yolo11x",
     "MobileNetV4-S": "mobilenetv4_conv_small", "ViT-B/16": "vit_b_16", "Swin-T": "swin_t", "RT-DETR-R50": "rt_detr_r50",
-    "CenterNet-R18": "centernet_resnet18", "DeepLabV3+ R50": "deeplabv3plus_resnet50", "SegFormer-B0": "segformer_b0",
-    "PIDNet-S": "pidnet_s", "BEVFormer-tiny": "bevformer_tiny", "SSD300-ResNet50": "ssd300_resnet50",
+    "DeepLabV3+ R50": "deeplabv3plus_resnet50", "SegFormer-B0": "segformer_b0",
 }  # fmt: skip
 BUILT_IN = {"CenterPoint backbone": "centerpoint.backbone", "PointPillars backbone": "pointpillars.backbone"}
 
@@ -99,13 +97,10 @@ show are not in it. CPU, CUDA and DLA are those of Jetson AGX Orin, HTP that of 
 CPU, CUDA and OpenCL stages are compiled by general schedules where no kernel of ours fits.
 
 MobileNetV4, ViT, Swin, RT-DETR, DeepLabV3+, SegFormer and YOLOv6, v9 and v10 (with decoding) are exported from
-torchvision, timm, transformers, segmentation-models-pytorch and ultralytics, CenterNet, PIDNet, SSD300 and BEVFormer
-from definitions after their papers, by `python -m tools.generate.zoo_networks FOLDER`. BEVFormer takes what the
-cameras' geometry gives, and its learnt queries, as inputs: constants are read as weights and within Concat, not as
-activations.
+torchvision, timm, transformers, segmentation-models-pytorch and ultralytics by
+`python -m tools.generate.zoo_networks FOLDER`. Seconds to compile and to run: [performance.md](performance.md).
 """
 
 
 if __name__ == "__main__":
-    found = PAGE.read_text(encoding="utf-8").partition(COMPILED)
-    PAGE.write_text(table(*map(Path, sys.argv[1:])) + "".join(["\n", *found[1:]] if found[1] else []), encoding="utf-8")
+    PAGE.write_text(table(*map(Path, sys.argv[1:])), encoding="utf-8")

@@ -103,7 +103,8 @@ void Detections::append() {
       }
       text += "{\"stage\":";
       append_json(text, source->stage);
-      text += ",\"frame\":" + std::to_string(words_[0]) + ",\"boxes\":[";
+      add_number(text += ",\"frame\":", words_[0]);
+      text += ",\"boxes\":[";
       for (size_t i = 0; i < count; i++) {
         text += i ? ",[" : "[";
         for (size_t k = 0; k < width; k++) {
@@ -118,7 +119,7 @@ void Detections::append() {
         add_float(text, floats[count * width + i]);
       }
       text += "],\"labels\":[";
-      for (size_t i = 0; i < count; i++) text += (i ? "," : "") + std::to_string(labels[i]);
+      for (size_t i = 0; i < count; i++) add_number(i ? text += ',' : text, labels[i]);
       text += "]}\n";
     }
   size_t done = 0;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "failure.hpp"
+#include "json.hpp"
 #include "texts.hpp"
 
 namespace socsched {
@@ -14,10 +15,6 @@ namespace {
 
 constexpr size_t ROWS = 32;       // jobs, slices or instants a line
 constexpr size_t HELD = 1 << 14;  // records formatted before they are written, which bounds the length of a line
-
-void add_number(std::string& row, int64_t number) {
-  row += std::to_string(number);
-}
 
 }  // namespace
 
@@ -40,47 +37,56 @@ void Journal::append() {
   flush();
 }
 
+// Begin a row of a table and return where its text goes.
+std::string& Journal::Table::row() {
+  text += rows++ % ROWS ? "," : rows > 1 ? "]}\n" + head : head;
+  return text;
+}
+
 void Journal::add(Record kind, const std::vector<int64_t>& words) {
   const Names& names = control_.names();
-  std::string row;
   switch (kind) {
-    case Record::job:
-      row = "[" + std::to_string(words[0]) + ",";
-      append_json(row, names.text(static_cast<int>(words[1])));
-      for (size_t i = 2; i < 9; i++) {
-        row += ",";
-        add_number(row, words[i]);
-      }
-      row += std::string(",\"") + word_of(static_cast<Status>(words[9])) + "\",{";
+    case Record::job: {
+      std::string& row = jobs_.row();
+      add_number(row += '[', words[0]);
+      append_json(row += ',', names.text(static_cast<int>(words[1])));
+      for (size_t i = 2; i < 9; i++) add_number(row += ',', words[i]);
+      ((row += ",\"") += word_of(static_cast<Status>(words[9]))) += "\",{";
       for (size_t i = 10; i < words.size(); i += 2) {
-        if (i > 10) row += ",";
+        if (i > 10) row += ',';
         append_json(row, names.text(static_cast<int>(words[i])));
-        row += ":" + std::to_string(words[i + 1]);
+        add_number(row += ':', words[i + 1]);
       }
-      jobs_.push_back(row + "}]");
+      row += "}]";
       break;
+    }
     case Record::slice: {
       const Plan& plan = control_.plan(static_cast<int>(words[0]));
       const Task& task = plan.tasks[static_cast<size_t>(words[1])];
-      row = "[";
-      append_json(row, plan.engines[static_cast<size_t>(task.engine)].id);
+      std::string& row = slices_.row();
+      append_json(row += '[', plan.engines[static_cast<size_t>(task.engine)].id);
       row += ",[";
-      for (size_t i = 0; i < task.lanes.size(); i++) row += (i ? "," : "") + std::to_string(task.lanes[i]);
-      row += "]," + std::to_string(words[2]) + ",";
-      append_json(row, title_of(static_cast<int>(words[0]), task));
-      slices_.push_back(row + "," + std::to_string(words[3]) + "," + std::to_string(words[4]) + "]");
+      for (size_t i = 0; i < task.lanes.size(); i++) add_number(i ? row += ',' : row, task.lanes[i]);
+      add_number(row += "],", words[2]);
+      append_json(row += ',', title_of(static_cast<int>(words[0]), task));
+      add_number(row += ',', words[3]);
+      add_number(row += ',', words[4]);
+      row += ']';
       break;
     }
-    case Record::instant:
-      row = "[" + std::to_string(words[0]) + ",\"" + word_of(static_cast<Kind>(words[1])) + "\",";
+    case Record::instant: {
+      std::string& row = instants_.row();
+      add_number(row += '[', words[0]);
+      ((row += ",\"") += word_of(static_cast<Kind>(words[1]))) += "\",";
       append_json(row, words[2] < 0 ? "run" : names.text(static_cast<int>(words[2])));
-      row += "," + std::to_string(words[3]) + ",";
-      append_json(row, words_of(control_, words));
-      instants_.push_back(row + "]");
+      add_number(row += ',', words[3]);
+      append_json(row += ',', words_of(control_, words));
+      row += ']';
       break;
+    }
     case Record::release: {
       std::string& times = releases_[names.text(static_cast<int>(words[0]))];
-      times += (times.empty() ? "" : ",") + std::to_string(words[1]);
+      add_number(times.empty() ? times : times += ',', words[1]);
       break;
     }
     case Record::counter: {
@@ -88,10 +94,8 @@ void Journal::add(Record kind, const std::vector<int64_t>& words) {
       std::string& steps = counters_[prefixes[words[0]] + names.text(static_cast<int>(words[1]))];
       double value;
       std::memcpy(&value, &words[3], sizeof value);
-      steps += steps.empty() ? "[" : ",[";
-      add_number(steps, words[2]);
-      steps += ",";
-      add_number(steps, static_cast<int64_t>(value));  // a count or nanoseconds
+      add_number(steps += steps.empty() ? "[" : ",[", words[2]);
+      add_number(steps += ',', static_cast<int64_t>(value));  // a count or nanoseconds
       steps += ".0]";
       break;
     }
@@ -100,38 +104,29 @@ void Journal::add(Record kind, const std::vector<int64_t>& words) {
 
 // Releases before the jobs they began: a file that ends between the two has no job without its release.
 void Journal::flush() {
-  if (!releases_.empty() || !counters_.empty()) {
-    std::string text = "{";
-    const auto add = [&](const char* name, std::map<std::string, std::string>& rows) {
-      if (rows.empty()) return;
-      text += (text.size() > 1 ? "," : "") + std::string("\"") + name + "\":{";
-      const char* comma = "";
-      for (const auto& [key, values] : rows) {
-        text += comma;
-        append_json(text, key);
-        text += ":[" + values + "]";
-        comma = ",";
-      }
-      text += "}";
-      rows.clear();
-    };
-    add("releases", releases_);
-    add("counters", counters_);
-    write(text + "}\n");
+  std::string text;
+  const auto add = [&](const char* name, std::map<std::string, std::string>& lists) {
+    if (lists.empty()) return;
+    ((text += text.empty() ? "{\"" : ",\"") += name) += "\":{";
+    const char* comma = "";
+    for (const auto& [key, values] : lists) {
+      append_json(text += comma, key);
+      ((text += ":[") += values) += ']';
+      comma = ",";
+    }
+    text += '}';
+    lists.clear();
+  };
+  add("releases", releases_);
+  add("counters", counters_);
+  if (!text.empty()) text += "}\n";
+  for (Table* const table : {&jobs_, &slices_, &instants_}) {
+    if (table->rows) (text += table->text) += "]}\n";
+    table->text.clear();
+    table->rows = 0;
   }
-  line("jobs", jobs_);
-  line("slices", slices_);
-  line("instants", instants_);
+  write(text);
   held_ = 0;
-}
-
-void Journal::line(const char* name, std::vector<std::string>& rows) {
-  for (size_t start = 0; start < rows.size(); start += ROWS) {
-    std::string text = std::string("{\"") + name + "\":[";
-    for (size_t i = start; i < std::min(rows.size(), start + ROWS); i++) text += (i > start ? "," : "") + rows[i];
-    write(text + "]}\n");
-  }
-  rows.clear();
 }
 
 void Journal::write(const std::string& text) {

@@ -22,16 +22,24 @@ class Journal {
   const std::string& error() const { return error_; }
 
  private:
+  // Rows of one kind, as lines of a few each.
+  struct Table {
+    const std::string head;
+    std::string text = {};
+    size_t rows = 0;
+
+    std::string& row();
+  };
+
   void add(Record kind, const std::vector<int64_t>& words);
   void flush();
-  void line(const char* name, std::vector<std::string>& rows);
   void write(const std::string& text);
   const std::string& title_of(int version, const Task& task) const;
 
   Control& control_;
   int file_;
   std::string error_;
-  std::vector<std::string> jobs_, slices_, instants_;
+  Table jobs_{"{\"jobs\":["}, slices_{"{\"slices\":["}, instants_{"{\"instants\":["};
   std::map<std::string, std::string> releases_, counters_;
   std::vector<int64_t> words_;
   size_t held_ = 0;

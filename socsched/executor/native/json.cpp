@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -306,6 +307,11 @@ std::vector<std::string> JsonField::texts(size_t most_items, size_t most_length)
   std::vector<std::string> found;
   for (const JsonField& item : items(most_items)) found.push_back(item.text(most_length));
   return found;
+}
+
+void add_number(std::string& out, int64_t number) {
+  char digits[24];
+  out.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
 }
 
 void append_json(std::string& out, const std::string& text) {

@@ -62,7 +62,8 @@ class JsonFile {
   JsonValue root_;
 };
 
-// Append `text` to `out` as a JSON string.
+// Append a number, or text as a JSON string.
+void add_number(std::string& out, int64_t number);
 void append_json(std::string& out, const std::string& text);
 
 }  // namespace socsched

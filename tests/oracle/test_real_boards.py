@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-import reference_dla
 
 from socsched.cost.contention import contention_model
 from socsched.cost.contention.linear import Linear
@@ -65,17 +64,6 @@ def test_a_shared_dla_has_the_measured_latencies(data: Path) -> None:
         for place in (0.5, 0.9, 0.99):
             assert dla.quantile(found, place) == pytest.approx(shared.at(place), rel=0.1)
     assert found == dla.share(alone, dla.Sharing(), 3000, 3)
-
-
-@pytest.mark.parametrize("how", [{}, {"gated": False}, {"whole_requests": True, "gated": False}, {"threshold": 2},
-                                 {"linger_ns": 900_000}, {"gated": False, "threshold": 1}])  # fmt: skip
-@pytest.mark.slow
-def test_another_simulator_of_two_processes_says_the_same(data: Path, how: dict[str, int]) -> None:
-    """An independent event loop, with its own random numbers: each quantile within 2 %."""
-    alone, _ = dla.load(data / "xsched" / "orin_dla.json")
-    found, expected = (one(alone, dla.Sharing(**how), 4000, 1) for one in (dla.share, reference_dla.share))
-    for place in (0.1, 0.25, 0.5, 0.75, 0.9, 0.99):
-        assert dla.quantile(found, place) == pytest.approx(dla.quantile(expected, place), rel=0.02)
 
 
 def test_simpler_disciplines_miss_the_tail(data: Path) -> None:

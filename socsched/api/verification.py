@@ -214,7 +214,7 @@ class _Reference:
         try:
             plain = is_taken_as_it_is(self.file)
             model = str(self.file) if plain else OnnxFile(self.file).model.SerializeToString()
-            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            return onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"], enable_fallback=0)
         except Exception as error:  # its errors have no common class
             raise MachineError(f"ONNX Runtime does not take {self.file.name}: {_line(error)}") from None
 

@@ -42,7 +42,7 @@ from socsched.compiler.builder import compile_stage, network_of, precisions, req
 from socsched.compiler.toolchains.hand_over import hand_over, has_toolchain
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_platform
-from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.pipeline_file import onnx_pipeline
 from socsched.descriptor.platform import Engine, Platform
 from socsched.errors import SocschedError
@@ -517,7 +517,8 @@ class Verdict:
 def judge(path: Path, board: Platform, build: bool, folder: Path) -> Iterator[Verdict]:
     """Yield what lint, plan and compile say of a network, for each kind of engine and data type of a board."""
     try:
-        (stage,) = settled(onnx_pipeline(path, 1000)).stages
+        pipeline = settled(onnx_pipeline(path, 1000))
+        (stage,) = pipeline.stages
         works = {p: stage_work(stage, p) for p in PRECISIONS}
     except SocschedError as error:
         yield _unread(path, board, error)
@@ -533,7 +534,7 @@ def judge(path: Path, board: Platform, build: bool, folder: Path) -> Iterator[Ve
         alike[kind] = None
         for precision in (p for p in PRECISIONS if p in engine.precisions):
             refused = check_operators(works[precision], engine)
-            verdict = _one(path, board, engine, precision, model, build, folder)
+            verdict = _one(pipeline, board, engine, precision, model, build, folder)
             linted = precision in stage.precisions and any(engine.id in one.names for one in judged)
             if not verdict.contradiction and linted and bool(refused) != ((engine.id, precision) in said):
                 verdict = replace(verdict, contradiction=f"lint says otherwise: {refused}")
@@ -558,9 +559,8 @@ def _unread(path: Path, board: Platform, error: SocschedError) -> Verdict:
 
 
 def _one(
-    path: Path, board: Platform, engine: Engine, precision: str, model: CostModel, build: bool, folder: Path
+    pipeline: Pipeline, board: Platform, engine: Engine, precision: str, model: CostModel, build: bool, folder: Path
 ) -> Verdict:
-    pipeline = settled(onnx_pipeline(path, 1000))
     (stage,) = pipeline.stages
     stage = replace(stage, precisions=PRECISIONS, stated="asked for")
     costs = [cost for cost in model.candidates(stage) if (cost.engine, cost.precision) == (engine.id, precision)]

@@ -42,8 +42,10 @@ def report(asked: argparse.Namespace, chosen: list[Format]) -> int:
     until = time.monotonic() + 60 * asked.minutes if asked.minutes else float("inf")
     total = {form.name: Tally() for form in chosen}
     known = {form.name: form for form in chosen}
-    for form in chosen:
-        mutation(form, asked.seed, 0)  # what all mutations start from is read once
+    with tempfile.TemporaryDirectory() as folder:
+        for form in chosen:  # what all mutations start from is read once, and what reads them is imported once
+            mutation(form, asked.seed, 0)
+            form.warm(Path(folder) / f"{form.name}{form.suffix}")
 
     def one(job: tuple[str, range]) -> None:
         name, numbers = job

@@ -37,6 +37,8 @@ Track = tuple[str, str]
 PROCESS = 1
 """Identity of the process's own track; the other tracks are numbered upwards from it."""
 _PID, _SEQUENCE, _GPU_SEQUENCE, _FIRST_COUNTER = 1, 1, 2, 3
+_BITS = 16
+"""Of a counter's value: five digits; what drawn times make of the others takes half of a file and shows nowhere."""
 _BOOT, _CLOCK = 6, 64
 """Perfetto's clock since boot, and the sequence's own, whose readings are counted from the one before."""
 
@@ -147,7 +149,7 @@ class Events:
         self.counters = []
         for name, (times, values) in columns.counters.items():
             at, order = _ordered([times])
-            self.counters.append((self.uuids["counter", name], at, values[order]))
+            self.counters.append((self.uuids["counter", name], *_shown(at, values[order])))
 
     def _home(self, subject: str) -> int:
         """Return the track an instant belongs on."""
@@ -374,6 +376,15 @@ def _steps(sequence: int, uuid: int, at: Ints, values: Floats) -> Iterator[bytes
         head = [*number(10, sequence), *number(13, _TABLES_NEEDED), *number(8, Slot("time", columns["time"].itemsize))]
         shape = Shape(message(1, [*head, *message(11, [*number(9, _COUNTER), *fixed64(44, Slot("value", 8))])]))
         yield shape.fill(shape.blank(len(columns["value"])), columns).tobytes()
+
+
+def _shown(at: Ints, values: Floats) -> tuple[Ints, Floats]:
+    """Return the steps of a counter that show: the last of each time, to `_BITS` bits, where these change."""
+    fraction, power = np.frexp(values)
+    rounded = np.ldexp(np.round(np.ldexp(fraction, _BITS)), power - _BITS)
+    last = np.flatnonzero(np.diff(at, append=-1))
+    kept = last[np.diff(rounded[last], prepend=np.nan) != 0]
+    return at[kept], rounded[kept]
 
 
 def _ordered(times: Sequence[Ints]) -> tuple[Ints, Ints | slice]:

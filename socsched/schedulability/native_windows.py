@@ -297,7 +297,7 @@ def _task_columns(system: PathSystem, number: Mapping[str, int]) -> dict[str, An
         "width": column(len(task.lanes) for task in tasks),
         "source": column(source_of[system.sources[task.name]] for task in tasks),
         "key": column(keys.setdefault((system.sources[task.name], task.period), len(keys)) for task in tasks),
-        "order": column(number[name] for name in topological(system.tasks)),
+        "order": column(number[name] for name in system.order()),
         "single": column(system.single[group[0].name] for group in members),
         "full": column(all(task.preemption == "full" for task in group) for group in members),
         "group_switch": column(max(task.switch for task in group) for group in members),

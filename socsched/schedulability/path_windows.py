@@ -158,7 +158,7 @@ class Windows:
         `least`: finish times (ns) below which none are; None for a task without a window below `most`.
         """
         longest = _Longest(self._system, most)
-        confirmed = _least(most, dict(least), longest)
+        confirmed = _least(most, dict(least), longest, [name for name in self._system.order() if name in least])
         answers = {name: longest.of(name, confirmed or most) for name in most}
         return bool(confirmed), {name: (each[0], each[1].tasks) if each else None for name, each in answers.items()}
 
@@ -167,11 +167,13 @@ class Windows:
         return _window(self._system, replace(path, late=False), finish, limit)
 
 
-def _least(most: Mapping[str, int], finish: dict[str, int], longest: _Longest) -> dict[str, int] | None:
+def _least(
+    most: Mapping[str, int], finish: dict[str, int], longest: _Longest, order: Sequence[str]
+) -> dict[str, int] | None:
     """Return the least finish times that windows of paths confirm; None if they reach `most` nowhere below it."""
     for _ in range(ROUNDS):
         before = dict(finish)
-        for name in finish:
+        for name in order:
             found = longest.of(name, finish)
             finish[name] = most[name] if found is None else max(found[0], finish[name])
         if finish == before:
@@ -287,6 +289,11 @@ class PathSystem:
         single = {task.name: one for group in parts for one in [single_resource(group)] for task in group}
         system = PathSystem(tasks, deadlines, groups, single, sources_of(tasks), descendants(tasks))
         return replace(system, paths=like.paths, columns=like.columns) if like else system
+
+    def order(self) -> list[str]:
+        """Return the tasks in an order in which few rest on later ones: by priority, under EDF as they trigger."""
+        found = topological(self.tasks)
+        return found if self.deadlines is not None else sorted(found, key=lambda name: self.tasks[name].priority)
 
     def paths_to(self, name: str) -> list[Path] | None:
         """Return the paths from a source to a task, None if they are too many to be examined."""

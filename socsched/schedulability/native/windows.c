@@ -68,6 +68,7 @@ typedef struct {
   i64 *slot, *stamp_of_key, *run_of, *seen_of_group, *last_of_group;
   i64 generation;
   i64 *stamp, *known_at, clock;
+  i64 *changed_at, *lowest; /* by task: when its finish changed, and the lowest priority on its paths */
   Alike *alike;
   i64 n_alike;
   Load *loads;
@@ -743,12 +744,26 @@ static i64 window_of(State *s, i64 path, int late, i64 limit) {
 
 /* -- all tasks */
 
+/* Whether a finish time that the windows to a task rest on has changed since they were known.  Under fixed priorities
+   where none blocks, those are of tasks that go before one on a path. */
+static int has_changed(const State *s, i64 task) {
+  const Tables *t = s->t;
+  i64 known = s->known_at[task];
+  for (i64 n = t->first_group[task]; known && n < t->first_group[task + 1]; n++) {
+    i64 group = t->rests_on[n];
+    if (s->stamp[group] <= known) continue;
+    if (t->edf || !t->full[group] || t->segments[group]) return 1;
+    for (i64 place = t->first_of_group[group]; place < t->first_of_group[group + 1]; place++) {
+      i64 other = t->tasks_of_group[place];
+      if (s->changed_at[other] > known && t->priority[other] <= s->lowest[task]) return 1;
+    }
+  }
+  return !known;
+}
+
 static void longest(State *s, i64 task) {
   const Tables *t = s->t;
-  i64 changed = !s->known_at[task];
-  for (i64 n = t->first_group[task]; n < t->first_group[task + 1] && !changed; n++)
-    changed = s->stamp[t->rests_on[n]] > s->known_at[task];
-  if (!changed) return;
+  if (!has_changed(s, task)) return;
   s->known_at[task] = s->clock;
   t->best[task] = -1;
   if (t->too_many[task]) return;
@@ -769,7 +784,7 @@ static void longest(State *s, i64 task) {
 static void set(State *s, i64 task, i64 finish) {
   if (s->t->finish[task] == finish) return;
   s->t->finish[task] = finish;
-  s->stamp[s->t->group[task]] = ++s->clock;
+  s->stamp[s->t->group[task]] = s->changed_at[task] = ++s->clock;
 }
 
 /* Whether the least finish times that windows of paths confirm were found; `finish` has the first guess. */
@@ -800,9 +815,16 @@ static State *begin(const Tables *t) {
   s->slot = calloc(keys, sizeof(i64)), s->stamp_of_key = calloc(keys, sizeof(i64));
   s->run_of = calloc(t->tasks + 1, sizeof(i64)), s->seen_of_group = calloc(t->groups + 1, sizeof(i64));
   s->stamp = calloc(t->groups + 1, sizeof(i64)), s->known_at = calloc(t->tasks + 1, sizeof(i64));
+  s->changed_at = calloc(t->tasks + 1, sizeof(i64)), s->lowest = malloc((t->tasks + 1) * sizeof(i64));
   s->alike = calloc(ALIKE, sizeof(Alike)), s->loads = malloc(sizeof(Load) * LOADS);
   if (s->alike && s->loads) forget(s);
-  s->failed = !(s->alike && s->loads && s->slot && s->stamp_of_key && s->run_of && s->seen_of_group && s->stamp && s->known_at);
+  s->failed = !(s->alike && s->loads && s->slot && s->stamp_of_key && s->run_of && s->seen_of_group && s->stamp && s->known_at &&
+                s->changed_at && s->lowest);
+  for (i64 task = 0; task < t->tasks && !s->failed; task++) {
+    s->lowest[task] = t->priority[task];
+    for (i64 n = t->first_task[t->first_path[task]]; n < t->first_task[t->first_path[task + 1]]; n++)
+      s->lowest[task] = most_of(s->lowest[task], t->priority[t->path_tasks[n]]);
+  }
   return s;
 }
 
@@ -810,7 +832,7 @@ static void done(State *s) {
   if (s->alike && s->loads) forget(s);
   free(s->alike), free(s->loads), free(s->corners), free(s->blocking);
   for (Slab *slab = s->slabs, *next; slab; slab = next) next = slab->next, free(slab);
-  free(s->slot), free(s->stamp_of_key), free(s->run_of), free(s->seen_of_group), free(s->stamp), free(s->known_at);
+  free(s->slot), free(s->stamp_of_key), free(s->run_of), free(s->seen_of_group), free(s->stamp), free(s->known_at), free(s->changed_at), free(s->lowest);
   free(s);
 }
 

@@ -12,11 +12,11 @@ from socsched.cost.power import power_terms
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.models.parts import uncut
 from socsched.planning.assess import Assessment, assess, expected_latencies, unanalysed
-from socsched.planning.clock import THOROUGH, count
+from socsched.planning.clock import FEW, THOROUGH, count
 from socsched.planning.deployment import CAPACITY, Deployment, capacity, deploy, footprint, outlined, placed
 from socsched.planning.execution import slowest_lane
 from socsched.planning.plan import Task, Violation
-from socsched.planning.scores import Flat
+from socsched.planning.scores import Flat, Responses
 from socsched.planning.workload import Unconnectable, Workload
 from socsched.schedulability.chains import path_terms
 
@@ -362,30 +362,23 @@ def _loses(least: Score, best: Score) -> bool:
     return least >= best[: len(least)] and (len(least) == len(best) or least > best[: len(least)])
 
 
-def quick_score(deployment: Deployment, goals: Sequence[str], known: Known | None = None) -> Score | None:
+def quick_score(
+    deployment: Deployment,
+    goals: Sequence[str],
+    known: Known | None = None,
+    hopeless: Callable[[Responses], bool] | None = None,
+) -> Score | None:
     """Return the score of a deployment by an analysis that is not thorough; None where only `assess` finds it.
 
-    It is that of `assess_deployment`, without what explains it; `known`: of the deployment.
+    It is that of `assess_deployment`, without what explains it; `known`: of the deployment; `hopeless`: as of `Flat`.
     """
     known = {} if known is None else known
     workload, tasks = deployment.workload, deployment.tasks
     workload.flat = workload.flat or Flat(workload)
-    found = workload.flat.responses(tasks)
+    found = workload.flat.responses(tasks, hopeless)
     if found is None:
         return None
-    over, lost, shares = list[float](), 0, list[float]()
-    for chain, parts in found.chains:
-        reaction, bounded = found.reaction(parts), found.is_bound(parts)
-        lost += not bounded
-        shares.append(reaction / chain.deadline_ns if bounded and reaction else _UNBOUNDED)
-        if reaction > chain.deadline_ns:
-            over.append((reaction - chain.deadline_ns) / max(chain.deadline_ns, 1))
-        if chain.max_age_ns is not None and (age := found.age(parts)) > chain.max_age_ns:
-            over.append((age - chain.max_age_ns) / max(chain.max_age_ns, 1))
-    for task, room in zip(tasks, found.rooms, strict=True):
-        value = found.values[task.name]
-        if value > room and task.name not in found.unbounded:
-            over.append((value - room) / max(room, 1))
+    over, lost, shares = _overruns(found, tasks)
     if found.overloaded and not over:
         return None  # the interval has to be known
     sums = balance(deployment)
@@ -402,25 +395,62 @@ def quick_score(deployment: Deployment, goals: Sequence[str], known: Known | Non
     return excess + (sum(over) + _UNBOUNDED * lost), *(known[goal] for goal in goals)
 
 
+def _overruns(found: Responses, tasks: Sequence[Task]) -> tuple[list[float], int, list[float]]:
+    """Return by which shares responses exceed requirements, the chains without a bound, and what each uses of its."""
+    over, lost, shares = list[float](), 0, list[float]()
+    for chain, parts in found.chains:
+        reaction, bounded = found.reaction(parts), found.is_bound(parts)
+        lost += not bounded
+        shares.append(reaction / chain.deadline_ns if bounded and reaction else _UNBOUNDED)
+        if reaction > chain.deadline_ns:
+            over.append((reaction - chain.deadline_ns) / max(chain.deadline_ns, 1))
+        if chain.max_age_ns is not None and (age := found.age(parts)) > chain.max_age_ns:
+            over.append((age - chain.max_age_ns) / max(chain.max_age_ns, 1))
+    for task, room in zip(tasks, found.rooms, strict=True):
+        value = found.values[task.name]
+        if value > room and task.name not in found.unbounded:
+            over.append((value - room) / max(room, 1))
+    return over, lost, shares
+
+
+_NEAR = 1.05
+"""By how much more than the best mapping's responses, before windows of paths shorten them, those of one may exceed
+requirements that is judged with windows: of the moves of a full pipeline, those that are better exceed them less, and
+half of the others by 1.6 times as much."""
+
+
 def make_improvement_test(workload: Workload, goals: Sequence[str], thorough: bool = False) -> Beats:
     """Return the test that `improve` applies to a mapping of a workload: its score if below the given one.
 
     The analysis takes most of the time, by far the most on overloaded lanes; it is skipped if the score cannot win.
     """
 
+    many, rough = len(workload.graph.order) > FEW, dict[Score, float]()
+
     def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
-        known = Known()
+        known, mine = Known(), list[float]()
+
+        def hopeless(found: Responses) -> bool:
+            over, lost, _ = _overruns(found, tasks)
+            mine.append(sum(over) + _UNBOUNDED * lost)
+            return mine[0] > _NEAR * rough.get(best, float("inf"))
+
         try:
             deployment = _worth_judging(workload, mapping, goals, best, known)
             if deployment is None:
                 return None
-            found = None if thorough else quick_score(deployment, goals, known)
+            tasks = deployment.tasks
+            found = None if thorough else quick_score(deployment, goals, known, hopeless if many else None)
         except (Unconnectable, deadline.OutOfTime):
             return None
         if found is None:
             found = score(assess_deployment(deployment, thorough), goals)
         else:
             count(1)
-        return found if found < best else None
+        if found >= best:
+            return None
+        if mine:
+            rough[found] = mine[0]
+        return found
 
     return beats

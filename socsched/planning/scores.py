@@ -7,7 +7,7 @@ mapping to the next where the task is the same; deadlines, priorities and respon
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -106,8 +106,11 @@ class Flat:
     _rt: dict[tuple[int, int], RtTask] = field(default_factory=dict)
     _planned: dict[str, PlannedEngine] = field(default_factory=dict)
 
-    def responses(self, tasks: Sequence[Task]) -> Responses | None:
-        """Return the responses of an analysis that is not thorough; None where only `assess` finds them."""
+    def responses(self, tasks: Sequence[Task], hopeless: Callable[[Responses], bool] | None = None) -> Responses | None:
+        """Return the responses of an analysis that is not thorough; None where only `assess` finds them.
+
+        `hopeless`: whether responses that windows of paths might shorten need not be shortened.
+        """
         known, load = self._known(tasks), dict[int, float]()
         for each in known:
             for lane in each.row.lanes:
@@ -123,8 +126,9 @@ class Flat:
             return None
         unbounded = frozenset(task.name for task, held in zip(tasks, choice.bounded, strict=False) if not held)
         values = {task.name: value for task, value in zip(tasks, choice.values, strict=False)}
-        if choice.kind != WINDOWS:
-            return Responses(values, unbounded, choice.kind == OVERLOADED, form.chains, rooms)
+        rough = Responses(values, unbounded, choice.kind in (OVERLOADED, WINDOWS), form.chains, rooms)
+        if choice.kind != WINDOWS or (hopeless is not None and hopeless(rough)):
+            return rough
         shorter = self._shortened(form, tasks, rows, choice)
         values = {name: response.value for name, response in shorter.items()}
         since = {name: response.since for name, response in shorter.items() if response.since}

@@ -293,7 +293,7 @@ class PathSystem:
     def order(self) -> list[str]:
         """Return the tasks in an order in which few rest on later ones: by priority, under EDF as they trigger."""
         found = topological(self.tasks)
-        return found if self.deadlines is not None else sorted(found, key=lambda name: self.tasks[name].priority)
+        return list(found) if self.deadlines is not None else sorted(found, key=lambda name: self.tasks[name].priority)
 
     def paths_to(self, name: str) -> list[Path] | None:
         """Return the paths from a source to a task, None if they are too many to be examined."""

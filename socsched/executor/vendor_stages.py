@@ -166,7 +166,8 @@ def described_onnx(document: Document, folder: str, threads: int, runtime: str) 
     """
     made = describe_engine(document, folder)
     waiting = {"session.intra_op.allow_spinning": "1", "session.force_spinning_stop": "1"}
-    return {**made, "library": runtime, "options": {"threads": str(threads), **waiting}}
+    floats = {"session.set_denormal_as_zero": "1"}  # as our kernels
+    return {**made, "library": runtime, "options": {"threads": str(threads), **waiting, **floats}}
 
 
 def _onnxruntime(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:

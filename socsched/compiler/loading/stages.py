@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +13,25 @@ import numpy as np
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES, convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.native.shared_object import SOURCES, build_shared_object
 from socsched.errors import InputError, MachineError
 from socsched.graph.operators import TensorType
 
 Array = np.ndarray[Any, Any]
+
+
+@contextmanager
+def small_as_zero() -> Iterator[None]:
+    """Let numbers below the least normal one count as 0 for the calling thread and those it starts (`stages.h`)."""
+    code = build_shared_object(*SOURCES)
+    if code is None:  # slower where there are such numbers
+        yield
+        return
+    before = code.socsched_flush_floats()
+    try:
+        yield
+    finally:
+        code.socsched_restore_floats(ctypes.c_uint64(before))
 
 
 def load(artifact: Artifact) -> CompiledStage | RelaidStage:
@@ -52,7 +70,8 @@ class CompiledStage:
                 arrays, self.inputs, self._inside, self.artifact.input_names, strict=True
             )
         ]
-        results = self._function(*operands)
+        with small_as_zero():
+            results = self._function(*operands)
         return tuple(
             from_tvm(result).astype(NUMPY_DTYPES[tensor.dtype], copy=False)
             for result, tensor in zip(results, self.outputs, strict=True)

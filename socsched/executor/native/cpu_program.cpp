@@ -210,6 +210,7 @@ const std::string& CpuProgram::run(const std::vector<const Tensor*>& inputs, voi
   for (size_t i = 0; i < tensors_.size(); i++)
     if (places_[i].space == INPUTS && places_[i].offset + used_bytes(tensors_[i]) > inputs[places_[i].input]->type.bytes())
       return error_ = "an input is shorter than what kernels read of it";
+  const Flushed flushed;
   for (const Call& call : calls_) {
     tvm::Any result{};
     raised[0] = 0;

@@ -6,12 +6,19 @@
 #include <vector>
 
 #include "json.hpp"
+#include "stages.h"
 #include "tensor.hpp"
 #include "tvm_abi.hpp"
 
 namespace socsched {
 
 constexpr int MOST_AXES = 12;  // of packed weights
+
+// While it exists, numbers below the least normal one count as 0 for the calling thread, and for ever for those it starts.
+struct Flushed {
+  const uint64_t before = socsched_flush_floats();
+  ~Flushed() { socsched_restore_floats(before); }
+};
 
 class CpuProgram {
  public:

@@ -104,6 +104,7 @@ class NetworkStage : public DataStage {
     thread_local std::vector<std::unique_ptr<Crew>> crews;  // of a worker, whose stages run one at a time; made in the warm-up
     for (const auto& known : crews)
       if (known->threads() == threads) return *known;
+    const Flushed inherited;
     return *crews.emplace_back(std::make_unique<Crew>(threads));
   }
 

@@ -127,3 +127,29 @@ int socsched_overlap(const footprint *a, const footprint *b, double least)
     }
     return ratio > least;
 }
+
+#if defined(__x86_64__)
+static uint64_t float_control(void) { return __builtin_ia32_stmxcsr(); }
+void socsched_restore_floats(uint64_t before) { __builtin_ia32_ldmxcsr((unsigned)before); }
+#define FLUSHES 0x8040 /* results and operands */
+#elif defined(__aarch64__)
+static uint64_t float_control(void)
+{
+    uint64_t found;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(found));
+    return found;
+}
+void socsched_restore_floats(uint64_t before) { __asm__ volatile("msr fpcr, %0" : : "r"(before)); }
+#define FLUSHES (1 << 24)
+#else
+static uint64_t float_control(void) { return 0; }
+void socsched_restore_floats(uint64_t before) { (void)before; }
+#define FLUSHES 0
+#endif
+
+uint64_t socsched_flush_floats(void)
+{
+    uint64_t before = float_control();
+    socsched_restore_floats(before | FLUSHES);
+    return before;
+}

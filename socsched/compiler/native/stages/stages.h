@@ -123,6 +123,14 @@ size_t socsched_preprocess_workspace(const socsched_preprocess_params *params);
 int64_t socsched_preprocess(const socsched_preprocess_params *params, const uint8_t *image, void *output,
                             int32_t first_row, int32_t last_row, void *workspace, size_t workspace_bytes);
 
+/* Let numbers below the least normal one count as 0 from now on, for the calling thread and those it starts; return what
+   socsched_restore_floats takes to undo it.
+
+   For networks only: processors take up to a hundred times longer for such numbers, and what a stage takes must not
+   depend on its data.  Host stages compute with them, as numpy does. */
+uint64_t socsched_flush_floats(void);
+void socsched_restore_floats(uint64_t before);
+
 #ifdef __cplusplus
 }
 #endif

@@ -422,13 +422,10 @@ def _conv(t: Translation, node: Node) -> None:
     weight = t.constant(node, 1, "the weight")
     bias = t.constant(node, 2, "the bias")
     transposed = node.op == "ConvTranspose"
-    if weight is None or weight.ndim not in (3, 4) or (weight.ndim == 3 and transposed):
-        raise t.refused("only convolutions over one or two dimensions are known", "fold the others into the batch")
-    row = weight.ndim == 3
-    if row:
-        weight, node = weight[:, :, None], _as_image(node)
-    kernel, stride = list(weight.shape[2:]), _pair(node.attrs.get("strides"))
-    dilation, groups = _pair(node.attrs.get("dilations")), int(node.attrs.get("group", 1))
+    known = "only convolutions over one or two dimensions are known"
+    if weight is None or weight.ndim < 3:
+        raise t.refused(known, "state the weights")
+    groups = int(node.attrs.get("group", 1))
     if groups < 1 or weight.shape[0] % groups:
         raise t.invalid(f"{weight.shape[0]} rows of weights for {groups} groups")
     taken, channels = weight.shape[1] * groups, weight.shape[0]
@@ -439,6 +436,13 @@ def _conv(t: Translation, node: Node) -> None:
         raise t.invalid(f"weights for {taken} channels of input, which has {image[1]}")
     if bias is not None and bias.shape != (channels,):
         raise t.invalid(f"a bias of {list(bias.shape)} for {channels} channels of output")
+    if weight.ndim > 4 or (weight.ndim == 3 and transposed):
+        raise t.refused(known, "fold the others into the batch")
+    row = weight.ndim == 3
+    if row:
+        weight, node = weight[:, :, None], _as_image(node)
+    kernel, stride = list(weight.shape[2:]), _pair(node.attrs.get("strides"))
+    dilation = _pair(node.attrs.get("dilations"))
     more = _pair(node.attrs.get("output_padding"), 0)
     if transposed and "output_shape" in node.attrs:
         raise t.refused("output_shape is not known", "pick kernel = stride, or state pads that give the size")

@@ -149,7 +149,9 @@ ROOM = 1 << 23
 
 def _extend(numbers: array[int], size: int) -> array[int]:
     """Return a copy of an array, extended to `size` elements."""
-    return numbers + array("q", bytes(8 * (size - len(numbers))))
+    grown = array("q", [0]) * size
+    grown[: len(numbers)] = numbers
+    return grown
 
 
 class ContentionCache(Columns):
@@ -210,7 +212,7 @@ class ContentionCache(Columns):
         i: i64
         key = tuple([self.key[i] for i in range(self.length)])
         found = self.resolve(key)
-        if self.entries >= LIMIT or self.used >= ROOM:
+        if self.entries >= LIMIT or self.used + 1 + 2 * self.length > ROOM:
             self.clear()
         if 2 * self.entries >= self.size:
             self.rehash()

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
@@ -20,8 +22,13 @@ from socsched.cli.options import NameOrPath, Number, Numbers, Percentage, Quanti
 from socsched.cli.output import Output
 from socsched.cli.root import cli, run, verbs
 from socsched.cli.verbs import declared, output_options
+from socsched.compiler import builder
+from socsched.compiler.quantize.scales import Scales, read_pipeline_scales
+from socsched.descriptor.catalog import get_pipeline
 from socsched.errors import UsageError
 from socsched.planning.planners import Option
+from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
 from socsched.units import UNITS, parse_number
 
 
@@ -236,3 +243,39 @@ def test_scripts_name_the_program_and_parse(shell: str, capsys: pytest.CaptureFi
 def test_other_shells_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", "tcsh"]) == 2
     assert "tcsh" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_scales_of_the_shipped_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On synthetic frames and seeded weights, which are reported."""
+    file = tmp_path / "scales.json"
+    assert run(["calibrate", "pointpillars", "--frames", "1", "-o", str(file), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "fit no others" in printed.err
+    assert json.loads(printed.out)["stages"] == {"backbone": 21, "head": 4}
+    scales = read_pipeline_scales(file)
+    assert scales["backbone"].source == "least squared error over 1 inputs"
+    assert scales["backbone"].values["neck"].step == pytest.approx(scales["head"].values["neck"].step, rel=1e-3)
+
+
+def test_a_run_compiles_with_its_scales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "scales.json"
+    file.write_text(json.dumps({"head": {"neck": 0.1}}))
+    given: list[Scales | None] = []
+
+    def compiled(*arguments: Any, scales: Scales | None = None) -> None:
+        given.append(scales)
+        raise StopIteration
+
+    monkeypatch.setattr(builder, "compile_stage", compiled)
+    pipeline = get_pipeline("pointpillars")
+    stages = {stage.name: stage for stage in pipeline.stages}
+    task: Any = SimpleNamespace(engine="cpu", precision="int8", lanes=("cpu",))
+    platform: Any = SimpleNamespace(engine=lambda name: None)
+    plan: Any = None
+    for name, path in (("head", file), ("backbone", file), ("head", None)):
+        setting = Setting(plan, pipeline, platform, {name: {}}, None, 0, path)
+        with pytest.raises(StopIteration):
+            TvmCpuBackend().prepare(task, stages[name], setting)
+    assert given[0] is not None and given[0].values["neck"].step == 0.1
+    assert given[1:] == [None, None]

@@ -25,18 +25,31 @@ from socsched.cost import vendor_model
 from socsched.cost.anchors import TRANSFER_ERROR, Configuration, find_anchor
 from socsched.cost.conversion import visible_ns
 from socsched.cost.cost import Cost
-from socsched.cost.model import CostModel
+from socsched.cost.model import CostModel, beside_measured
 from socsched.cost.profile import MeasuredCost, Profile, load_profile, save_profile
 from socsched.cost.roofs import accelerator_int8_peak, peak, peaks
 from socsched.cost.sources import GROUP, CostRequest, CostSource, Known, cost_sources
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.fields import PROVENANCE
+from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.pipeline import Anchor, Stage
 from socsched.descriptor.pipeline_file import load_pipeline
-from socsched.descriptor.platform import Coherency, Engine, EngineMode, Figure, Platform, PowerMode
+from socsched.descriptor.platform import (
+    ONNXRUNTIME,
+    OWN,
+    Coherency,
+    Engine,
+    EngineMode,
+    Figure,
+    Platform,
+    PowerMode,
+    Runtime,
+)
 from socsched.errors import DescriptorError, MachineError, UsageError
-from socsched.graph.expand import layer_types
-from socsched.graph.operators import TensorType, tensor_bytes
+from socsched.graph.counting import operators
+from socsched.graph.expand import fuse_network, layer_types
+from socsched.graph.network import Layer, Network
+from socsched.graph.operators import StageWork, TensorType, tensor_bytes
 from socsched.graph.partition import prefixes
 from socsched.models.parts import cut_pipeline, parts_of
 from socsched.models.registry import get_model
@@ -329,3 +342,31 @@ def test_files_keep_the_kind_and_measured_ones_stay_as_they_were(tmp_path: Path)
     (tmp_path / "bad.json").write_text((tmp_path / "expected.json").read_text().replace("vendor model", "guessed"))
     with pytest.raises(Exception, match="kind"):
         load_profile(tmp_path / "bad.json")
+
+
+def _work(*layers: Layer) -> StageWork:
+    params = {"w": (256, 256), "k": (64, 64, 3, 3)}
+    inputs = {"x": TensorType((64, 256), "fp32"), "i": TensorType((1, 64, 56, 56), "fp32", "NCHW")}
+    net = Network("net", inputs, layers, tuple(layer.name for layer in layers), params)
+    return StageWork("net", "fp32", operators(fuse_network(net), "fp32"), (), ())
+
+
+DENSE = Layer("d", "dense", ("x",), {"weight": "w"})
+CONV = Layer("c", "conv2d", ("i",), {"weight": "k"}, {"stride": 1, "padding": 1})
+
+
+@pytest.mark.parametrize("layers", [(DENSE,), (CONV,), (DENSE, CONV)])
+def test_the_ratio_is_that_of_the_classes_weighted_by_time(layers: tuple[Layer, ...]) -> None:
+    (engine, *_) = get_platform("host").engines
+    ours = engine.precisions["fp32"].efficiency
+    shares = {"gemm": ours["gemm"], "winograd": replace(ours["winograd"], value=ours["winograd"].value / 4)}
+    runtime = Runtime(ONNXRUNTIME, efficiency={**ours, **shares})
+    assert beside_measured(replace(engine, kernel_times=()), runtime, _work(*layers), "fp32", 1) == runtime
+    kernels = tuple(
+        KernelTime(name, 1, 1.0, 1.0, 1.0, 1000.0) for name in ("dense", "3x3 in tiles of 4", "elementwise")
+    )
+    measured = replace(engine, kernel_times=(KernelTimes(OWN, "", "", "fp32", kernels),))
+    found = beside_measured(measured, runtime, _work(*layers), "fp32", 1).ratio
+    assert found is not None
+    low, high = (1.0 if DENSE in layers else 4.0), (4.0 if CONV in layers else 1.0)
+    assert found.value == pytest.approx(low) if low == high else low < found.value < high

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from socsched.cli import root
+from socsched.compiler.targets.llvm.fuse import fuse, fuse_activations
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.operator_rules import find_rules, load_rules, rule_names, version_key
 from socsched.descriptor.platform import Engine
+from socsched.graph.expand import fuse_network
+from socsched.graph.network import Layer, Network
 from socsched.graph.operators import Operator, StageWork, TensorType
 from socsched.graph.rules import Decision, as_a_whole, check_operators, decide
 from socsched.models.work import stage_work
@@ -280,3 +283,25 @@ def test_an_operator_of_the_file_that_rules_refuse_is_refused_whatever_it_is_com
     assert decide(product, DLA).runs
     power = decide(replace(product, node="pow"), DLA)
     assert not power.runs and power.rule == "pow" and decide(replace(product, node="mul"), DLA).rule == "multiply"
+
+
+def _network(kind: str, shape: tuple[int, ...], swapped: bool) -> Network:
+    order = {"swapped": True} if swapped else {}
+    layers = (
+        Layer("fc", "dense", ("x",), {"weight": "w"}),
+        Layer("sum", kind, ("fc",), {"constant": "b"}, order),
+        Layer("act", "relu", ("sum",)),
+    )
+    return Network("net", {"x": TensorType((*shape, 8), "fp32")}, layers, ("act",), {"w": (16, 8), "b": (16,)})
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (2, 3, 5)])
+@pytest.mark.parametrize("kind", ["add", "multiply", "maximum", "minimum", "subtract", "divide"])
+def test_only_differences_and_quotients_have_a_first_operand(kind: str, shape: tuple[int, ...]) -> None:
+    graphs = [fuse_network(_network(kind, shape, swapped)) for swapped in (False, True)]
+    first = [graph.operations["sum"].weight_first for graph in graphs]
+    assert first == ([False, True] if kind in ("subtract", "divide") else [False, False])
+    for fused in (lambda graph: fuse(graph, {}), fuse_activations):
+        kinds = [[group.kind for group in fused(graph).groups] for graph in graphs]
+        assert kinds[0] == kinds[1]
+        assert (kinds[0] == ["dense"]) == (kind == "add")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import random
 import sqlite3
+import struct
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +20,8 @@ from profile_samples import database
 
 from socsched.api.interchange import import_pipeline
 from socsched.cli.root import run
-from socsched.errors import DescriptorError, InputError, MachineError
+from socsched.errors import DescriptorError, InputError, MachineError, SocschedError
+from socsched.interchange import xml_file
 from socsched.interchange.bag import read_recording
 from socsched.interchange.pipeline_text import NoRate, Rate, clocks, rate_of
 
@@ -402,3 +405,31 @@ def test_an_empty_recording_is_an_error(tmp_path: Path, capsys: pytest.CaptureFi
     err = capsys.readouterr().err
     assert not (tmp_path / "o.yaml").exists() and "Traceback" not in err
     assert "looks like an empty file" in err and "looks like a program" in err and "'#version 2.2.0'" in err
+
+
+def test_attributes_are_counted_before_they_are_in_memory(tmp_path: Path) -> None:
+    count = xml_file.MOST_ATTRIBUTES + 1
+    (tmp_path / "a.amxmi").write_text("<a " + " ".join(f'a{number}=""' for number in range(count)) + "/>")
+    began = time.process_time()
+    with pytest.raises(SocschedError, match="expected at most 1500000 attributes"):
+        xml_file.XmlFile(tmp_path / "a.amxmi", "model", "")
+    assert time.process_time() - began < 2
+
+
+def chunk(plain: bytes, stated: int) -> bytes:
+    zstandard = pytest.importorskip("zstandard", reason="chunks of MCAP files are compressed with it")
+    packed = zstandard.ZstdCompressor(19).compress(plain)
+    body = (
+        struct.pack("<QQQI", 0, 0, stated, 0) + struct.pack("<I", 4) + b"zstd" + struct.pack("<Q", len(packed)) + packed
+    )
+    return b"\x06" + struct.pack("<Q", len(body)) + body
+
+
+@pytest.mark.parametrize("stated", [2**30, 2**62, 200 * 2**20])
+def test_a_chunk_that_expands_is_refused_before_it_does(stated: int, tmp_path: Path) -> None:
+    pytest.importorskip("mcap", reason="reads MCAP")
+    from socsched.runtime.mcap_file import open_mcap
+
+    (tmp_path / "bomb.mcap").write_bytes(b"\x89MCAP0\r\n" + chunk(bytes(200 * 2**20), stated))
+    with pytest.raises(SocschedError, match="more than a file of this size explains"):
+        open_mcap(tmp_path / "bomb.mcap")

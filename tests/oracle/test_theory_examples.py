@@ -158,7 +158,7 @@ CHECKS: dict[str, Callable[[Example], None]] = {
     "let_waters2019_chains": let_chains,
     "waters2019_mem_cost_Denver": memory_cost,
 }
-ELSEWHERE = {"np_sag": "test_sag.py"}
+ELSEWHERE = {"np_sag": "test_sim_sag.py"}
 
 
 def test_no_example_is_left_out(examples: dict[str, Example]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from run_plans import HERE, MS, WARMUP_FRAMES, Scripted, plan, run, sleep, task
 
+import socsched as ss
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import DescriptorError
 from socsched.faults.model import Failure, Faults
@@ -213,3 +214,16 @@ def test_a_killed_run_leaves_its_trace_up_to_the_last_second(tmp_path: Path, che
     assert len(settled.intersection(early)) > 0.5 * len(early)
     time.sleep(0.5)
     assert file.read_bytes() == file.read_bytes() and recover(file).duration_ns == trace.duration_ns, "nothing runs on"
+
+
+# Limp-home plans of a described board: stated times and contention parameters keep their meaning without an engine.
+
+
+@pytest.mark.parametrize("lost", [frozenset({("gpu", 0)}), frozenset({("cpu1", 1)})])
+def test_a_plan_in_another_mode_than_the_stated_times_survives_a_loss(lost: frozenset[tuple[str, int]]) -> None:
+    pipeline, board = ss.load_pipeline("perception-stack"), ss.load_platform("jetson-agx-orin-64gb")
+    plan = ss.plan(pipeline, board, "50W", explain=False, refine=False, solver="heft", policy="edf")
+    spare = without(plan, lost, pipeline, board, stage_work)
+    assert spare is not None and spare.verdict == "feasible"
+    assert not lost & {(task.engine, lane) for task in spare.tasks for lane in task.lanes}
+    assert {engine.id for engine in spare.engines} == {engine.id for engine in plan.engines}

@@ -1,5 +1,5 @@
 /* Windows of paths over flat tables, equal to the nanosecond to the functions of schedulability/path_windows.py, whose
-   names these have; the reasons are there.  tests/planning/test_native_analysis.py compares the two.
+   names these have; the reasons are there.  tests/planning/test_path_windows.py compares the two.
 
    Times are ns.  A task without a bound has the finish time NONE; a window without one is NONE. */
 

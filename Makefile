@@ -63,7 +63,7 @@ EXECUTOR = from socsched.executor import build; build.find_executor()
 $(VENV)/.run: requirements/run.lock pyproject.toml tools/ci/preflight.sh tools/ci/install.sh
 	@sh tools/ci/preflight.sh "$(PYTHON)"
 	@nice $(PYTHON) -S -c "$(EXECUTOR)" > /dev/null 2>&1 & \
-	  sh tools/ci/install.sh "$(PYTHON)" $(VENV) requirements/run.lock "$(RUN_SIZE)"; state=$$?; wait; exit $$state
+	  sh tools/ci/install.sh "$(PYTHON)" $(VENV) requirements/run.lock "$(RUN_SIZE)"
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock pyproject.toml socsched_literature/pyproject.toml tools/ci/preflight.sh tools/ci/install.sh

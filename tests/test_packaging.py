@@ -130,7 +130,8 @@ def test_one_run_of_pip_installs_a_lock_from_wheels_alone(checkout: Path, monkey
 FAKE_PYTHON = """#!/bin/sh
 # `-m venv FOLDER` makes an environment of this very file; as pip it writes down what is asked for
 case "$*" in
-  "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  "-c import pip"*) exit "$FAKE_OLD" ;;
+  "-m venv "*) for last; do :; done; mkdir -p "$last/bin" && cp "$0" "$last/bin/python" ;;
   *"install --no-compile"*)
     echo "$*" >"$0.asked"
     echo "Collecting big==1 (from -r some.lock (line 3))"
@@ -143,20 +144,21 @@ esac
 """
 
 
-@pytest.mark.parametrize("status", ["0", "1"])
+@pytest.mark.parametrize(("status", "old"), ["00", "10", "01"])
 def test_the_installation_says_what_it_downloads_and_fails_with_pip(
-    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, old: str
 ) -> None:
     (tmp_path / "python").write_text(FAKE_PYTHON)
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setenv("FAKE_STATUS", status)
+    monkeypatch.setenv("FAKE_OLD", old)
     command = ["sh", str(checkout / "tools" / "ci" / "install.sh"), str(tmp_path / "python"), str(tmp_path / "venv")]
     done = subprocess.run([*command, "some.lock", "17 MB"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == int(status), done.stderr
     assert "about 17 MB" in done.stderr and "WARNING: slow" in done.stderr
     assert re.search(r"big +16 MB", done.stderr) and "2 wheels, 17 MB" in done.stderr
     assert "Collecting" not in done.stderr
-    asked = (tmp_path / "venv" / "bin" / "python.asked").read_text()
+    asked = (tmp_path / ("venv/bin" if old == "1" else "") / "python.asked").read_text()
     assert "--only-binary :all:" in asked and "--require-hashes" in asked
 
 

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
+from socsched.cache import alone
 from socsched.compiler.native import compilers
 from socsched.compiler.native.cross import GLIBC
 from socsched.compiler.native.shared_object import FLAGS
@@ -92,7 +93,8 @@ def build_executor(compiler: Sequence[str], machine: str, flags: tuple[str, ...]
             compilers.run([*compiler, *_FLAGS, *flags, *objects, "-o", NAME, *_LINKED, *exports], folder, 600)
 
     try:
-        return library("executor", key.hexdigest()[:24], NAME, build)
+        with alone(NAME):  # the installation builds it too, and is awaited
+            return library("executor", key.hexdigest()[:24], NAME, build)
     except subprocess.CalledProcessError as error:
         raise MachineError(f"the native executor cannot be built: {str(error.output)[-2000:]}", _HINT) from error
     except (OSError, subprocess.SubprocessError) as error:

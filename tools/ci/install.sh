@@ -5,9 +5,15 @@
 set -eu
 python=$1 venv=$2 lock=$3 size=$4
 shift 4
-pip="$venv/bin/python -m pip --disable-pip-version-check --no-input"
+# The interpreter's own pip installs, and the lock brings another: to unpack and compile one first takes seconds.
+if "$python" -c "import pip, sys; sys.exit(int(pip.__version__.split('.')[0]) < 23)" 2>/dev/null; then
+  bare=--without-pip pip="$python -m pip --python $venv/bin/python"
+else
+  bare="" pip="$venv/bin/python -m pip"
+fi
+pip="$pip --disable-pip-version-check --no-input"
 
-test -x "$venv/bin/python" || "$python" -m venv "$venv"
+test -x "$venv/bin/python" || "$python" -m venv $bare "$venv"
 echo "installing $lock into $venv (once): about $size to download, less what pip has kept" >&2
 # pip's messages go to stderr unchanged; of its progress only the wheels and their sizes are shown.
 { $pip install --no-compile --progress-bar off --only-binary :all: --require-hashes -r "$lock" && echo done; } | awk '

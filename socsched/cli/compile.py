@@ -63,6 +63,8 @@ def command(output: Output, request: CompileRequest) -> None:
             raise click.UsageError(f"{name} is a plan for {plan.platform}: omit --platform")
         pipeline = loading.pipeline_of(plan, request.source, output.warn)
         ready_to_write(folder=folder)
+        if plan.verdict != "feasible":
+            output.warn(f"{name} is {plan.verdict}: its bundle starts, but may miss deadlines")
         manifest = compile_plan(plan, pipeline, folder, options, output.note)
     elif request.platform is None:
         raise click.UsageError(f"a pipeline needs a platform: socsched compile {name} -p PLATFORM")
@@ -82,6 +84,8 @@ def _checked(points: Sequence[Point], name: str) -> Any:
 
 
 def _table(manifest: dict[str, Any], folder: Path) -> Any:
+    from rich.console import Group
+
     from socsched.reporting.terminal import table
 
     rows = []
@@ -99,4 +103,8 @@ def _table(manifest: dict[str, Any], folder: Path) -> Any:
             left = f"run {scripts[0]} there" if scripts else f"{h['toolchain']} reads it there"
         rows.append([h["stage"], h["engine"], h["precision"], h["toolchain"], ", ".join(files), left])
     title = f"{manifest['pipeline']} for {manifest['platform']}, in {folder}/"
-    return table(title, ["stage", "engine", "precision", "target", "files", "notes"], rows)
+    made = table(title, ["stage", "engine", "precision", "target", "files", "notes"], rows)
+    if "application" not in manifest:
+        return made
+    first = "sh build.sh, then " if manifest["application"]["built_on_board"] else ""
+    return Group(made, f"Next: copy {folder}/ to the board; there {first}sh start.sh --selftest (see its README.txt)")

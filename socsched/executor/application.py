@@ -24,10 +24,20 @@ from socsched.executor.settings import JOURNAL, PLAN, SETTINGS, RunSettings, doc
 from socsched.executor.vendor_stages import ADAPTER, ADAPTERS, BOARD, BOARD_SOURCES
 from socsched.files import digests, file_digest
 from socsched.models.registry import bindings
-from socsched.planning.plan import Plan
+from socsched.planning.plan import Plan, Task
 from socsched.runtime.backends.base import Setting
 
 SUMS, START, BUILD, SELFTEST = "SHA256SUMS", "start.sh", "build.sh", "selftest.sha256"
+README = "README.txt"
+_BUILD_STEP = "  sh build.sh                             once, some minutes: what only the board's own tools make\n"
+_RUNS_AS = {
+    "host": "function of the executor",
+    "convert": "conversion",
+    "network": "kernels of this bundle",
+    "cuda": "kernels of this bundle, CUDA",
+    "opencl": "kernels of this bundle, OpenCL",
+    "spin": "takes its planned time",
+}
 _SECONDS = 10
 _NEVER_BUNDLED = ("manifest.json", SUMS)
 
@@ -146,10 +156,16 @@ def _store_decisions(folder: Path) -> None:
         (folder / SELFTEST).write_text(f"{file_digest(Path(scratch) / JOURNAL)}  {JOURNAL}\n", encoding="utf-8")
 
 
+def _runs(task: Task, stage: Mapping[str, Any]) -> str:
+    """Return a line of README.txt: a stage, its engine, and what computes it."""
+    how = _RUNS_AS.get(stage["kind"]) or f"{task.runtime or stage.get('adapter', stage['kind'])}, {stage['artefact']}"
+    return f"  {task.name:24} {task.engine:8} {task.precision or '':6} {how}"
+
+
 def _write_scripts(
     plan: Plan, platform: Platform | None, folder: Path, made: Stages, machines: Sequence[str], glibc: str
 ) -> None:
-    """Write start.sh, and build.sh with the sources it compiles where the board's own tools make stages."""
+    """Write README.txt, start.sh, and build.sh with the sources it compiles where the board's own tools make stages."""
     adapted = any(stage.get("adapter") == BOARD for stage in made.stages.values())
     adapter = f"{ADAPTERS}/{ADAPTER}" if adapted else ""
     values: Mapping[str, str] = {
@@ -166,15 +182,19 @@ def _write_scripts(
         "BUILT": " ".join(map(shlex.quote, filter(None, (*made.built, adapter)))),
         "ADAPTER": adapter,
         "ADAPTERS": ADAPTERS,
+        "PIPELINE": plan.pipeline,
+        "IN_MODE": f" in mode {plan.mode}" if platform else "",
+        "BUILD_STEP": _BUILD_STEP if made.built else "",
+        "STAGES": "\n".join(_runs(task, made.stages[task.name]) for task in plan.tasks if task.name in made.stages),
         "ENGINES": "\n".join(f"build {shlex.quote(str(Path(one).parent))} {Path(one).name}" for one in made.built),
     }
-    scripts = {START: "start.sh", **({BUILD: "build-bundle.sh"} if made.built else {})}
-    for name, source in scripts.items():
+    texts = {README: README, START: "start.sh", **({BUILD: "build-bundle.sh"} if made.built else {})}
+    for name, source in texts.items():
         text = (BOARD_SOURCES / source).read_text(encoding="utf-8")
         for key, value in values.items():
             text = text.replace(f"@{key}@", value)
         (folder / name).write_text(text, encoding="utf-8")
-        (folder / name).chmod(0o755)
+        (folder / name).chmod(0o644 if name == README else 0o755)
     if adapted:
         home = folder / FOLDER / "source"
         home.mkdir()

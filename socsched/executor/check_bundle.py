@@ -26,6 +26,8 @@ _VENDORS = {
     "TensorRT": "trtexec of TensorRT {version} (libnvinfer-bin)",
     "QNN": "ONNX Runtime's QNN provider, when it loads the model (QNN {version})",
 }
+_DRIVERS = {"cuda": "libcuda.so.1 for CUDA {}", "opencl": "libOpenCL.so.1 or libmali.so"}
+"""What stages of a kind are started by."""
 GOOD, BOARD_BUILDS, BOARD_HAS, FAULT = "ok", "built on the board", "needed on the board", "fault"
 
 
@@ -166,6 +168,11 @@ class _Bundle:
                 seen.add(one.toolchain)
                 tool = _VENDORS.get(one.toolchain, "{version}").format(version=one.version or "of the board's release")
                 yield Point(one.toolchain, BOARD_HAS, tool)
+        for kind, library in _DRIVERS.items():
+            programs = {one for stage in stages.values() if stage["kind"] == kind for one in stage["programs"]}
+            kits = sorted({self._read(one).get("toolkit", 0) // 1000 for one in programs})
+            if programs:
+                yield Point(f"driver for {kind}", BOARD_HAS, library.format(" or ".join(map(str, kits))))
         if any(stage.get("adapter") == BOARD for stage in stages.values()):
             where = f"{ADAPTERS}/: by build.sh with g++ and libnvinfer-dev"
             yield Point("adapter of TensorRT", BOARD_BUILDS, where)

@@ -4,7 +4,7 @@ manifest.json           stages in order with their inputs, artefacts and hand-ov
 STAGE/ENGINE-PRECISION/ the code of a stage, or the inputs a vendor's toolchain needs to build it; on request
                         quantised.onnx, the network of int8 code with Q/DQ
 plan.json               the plan, if it was compiled for one
-start.sh, build.sh, run.json, native/, SHA256SUMS   of a plan: its application (see `executor.application`)
+README.txt, start.sh, build.sh, run.json, native/, SHA256SUMS   of a plan: its application (see `executor.application`)
 """
 
 from __future__ import annotations

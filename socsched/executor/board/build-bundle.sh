@@ -5,7 +5,7 @@
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 export TIMING_CACHE="$here/@FOLDER@/timing.cache"
-case "${1:-}" in '' | --again) ;; *) sed -n '2,4s/^# //p' "$0" >&2; exit 2 ;; esac
+case "${1:-}" in '' | --again) ;; --help | -h) sed -n '2,4s/^# //p' "$0"; exit 0 ;; *) sed -n '2,4s/^# //p' "$0" >&2; exit 2 ;; esac
 build() { # folder, artefact
     if [ -z "${again:-}" ] && [ -s "$here/$1/$2" ]; then return; fi
     echo "building $1/$2"

@@ -178,4 +178,14 @@ if [ -n "$record" ]; then
     ) >"$results/board.csv" &
     undo="kill $! 2>/dev/null; $undo"
 fi
-attend "$program" "$here/run.json" -o "$results" --horizon-ns "$horizon" --pace "$pace"
+rm -f "$results/executed.json"
+code=0
+attend "$program" "$here/run.json" -o "$results" --horizon-ns "$horizon" --pace "$pace" || code=$?
+if [ -e "$results/executed.json" ]; then
+    sed -n 's/^\("accounts":{\)\{0,1\}"\(.*\)":{"released":\([0-9]*\),"completed":\([0-9]*\),"dropped":\([0-9]*\),"aborted":\([0-9]*\)}.*/\2: \3 frames released, \4 completed, \5 dropped, \6 aborted/p' "$results/executed.json"
+    sed -n 's/^.*"notices":\["\(.*\)"\]}$/note: \1/p' "$results/executed.json" | sed 's/","/\
+note: /g' >&2
+    sed -n 's/^.*"failure":"\(..*\)","failed_stage":"\(.*\)","failed_frame":\([-0-9]*\),.*/error: \2, frame \3: \1/p' "$results/executed.json" >&2
+    echo "results are in $results: socsched report $results"
+fi
+exit "$code"

@@ -175,9 +175,16 @@ def test_a_plan_s_bundle_starts_without_python(
 
     tested = start("--selftest")
     assert tested.returncode == 0 and tested.stdout.endswith("selftest passed\n"), tested.stderr
-    assert start("--frames", "5", "-o", "results").returncode == 0
-    accounts = json.loads((tmp_path / "results" / "executed.json").read_text())["accounts"]
-    assert sum(account["released"] for account in accounts.values()) >= 5
+    done = start("--frames", "5", "-o", "results")
+    assert done.returncode == 0, done.stderr
+    executed = json.loads((tmp_path / "results" / "executed.json").read_text())
+    assert sum(account["released"] for account in executed["accounts"].values()) >= 5
+    count = "{}: {released} frames released, {completed} completed, {dropped} dropped, {aborted} aborted"
+    told = [count.format(name, **account) for name, account in executed["accounts"].items()]
+    assert done.stdout.splitlines() == [*told, "results are in results: socsched report results"]
+    assert all(f"note: {notice}" in done.stderr for notice in executed["notices"])
+    explained = (moved / "README.txt").read_text()
+    assert "@" not in explained and all(f"  {name} " in explained for name in tasks)
     assert start("--profile", "costs.json", "--repeat", "3").returncode == 0
     costs = load_profile(tmp_path / "costs.json").costs
     assert {cost.stage for cost in costs} == {t["name"] for t in tasks.values() if t["kind"] == "stage"}

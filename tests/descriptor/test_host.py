@@ -55,6 +55,15 @@ def figures(platform: Platform) -> list[Figure]:
     ]
 
 
+def test_onnx_runtime_computes_products_of_bytes_with_tiles_where_the_processor_has_them() -> None:
+    def share(*flags: str) -> float:
+        facts = replace(FACTS, flags=(*FACTS.flags, *flags), versions={**FACTS.versions, "onnxruntime": "1.31.1"})
+        (theirs,) = (one for one in host.build(facts).engines[0].runtimes if one.precisions == ("int8",))
+        return theirs.efficiency["gemm"].value
+
+    assert share("amx_int8") > 2 * share()
+
+
 def test_the_measured_rate_is_what_units_clock_and_operations_multiply_to() -> None:
     cpu = host.build(FACTS).engines[0]
     precision = cpu.precisions["fp32"]

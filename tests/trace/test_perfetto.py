@@ -230,9 +230,15 @@ def test_random_traces_are_read_back_whatever_the_blocks(tmp_path_factory: Any, 
         proto.ParseFromString(gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data)
         read.append(Parsed(absolute(proto.packet)))
     assert vars(read[0]) == vars(read[1])
-    shown = {(one["track"], one["name"], one["ts"], one["end"]) for one in read[0].slices}
+    told = Counter((one["ts"], one["args"]["text"]) for one in read[0].instants if "text" in one["args"])
+    assert told == Counter((note.time_ns, note.text) for note in trace.instants)
+    jobs = {(job.task, job.frame, job.deadline_ns): job for job in trace.jobs}
+    for one in read[0].slices:
+        if "deadline_ns" in one["args"]:
+            job = jobs[one["name"], one["args"]["frame"], one["args"]["deadline_ns"]]
+            assert job.finish_ns < 0 or one["args"]["slack_ns"] == job.deadline_ns - job.finish_ns
     lanes = Counter((f"{p.engine}.{lane}", p.start_ns, p.end_ns) for p in trace.slices for lane in p.lanes)
-    spans = {(track, begin, end) for track, _, begin, end in shown}
+    spans = {(one["track"], one["ts"], one["end"]) for one in read[0].slices}
     for track, begin, end in lanes:
         assert any(on == track and first <= begin and end <= last for on, first, last in spans), (track, begin, end)
 

@@ -22,7 +22,7 @@ GBPS = 1e5
 def _released(stored: Stored, column: Callable[[str], Ints], _: tuple[int, int]) -> Ints:
     """Return when the frames of jobs were released, where that is on record by their activation, else the latter."""
     frames, activation, tasks = column("frame"), column("activation_ns"), column("task")
-    times = activation.copy()
+    times: Ints = activation.copy()
     for task in np.unique(tasks).tolist():
         release = stored.releases(stored.origins[task]) if 0 <= task < len(stored.origins) else activation[:0]
         rows = np.flatnonzero((tasks == task) & (frames >= 0) & (frames < len(release)))

@@ -8,6 +8,9 @@ of the next waits for the end of the one before, and a chain from the source to 
 with the shortest time between two frames as its deadline, proves that the next frame's load comes later.  So a slot has
 one owner by precedence alone; search, analysis and simulation see stages, times and one more chain.
 
+What a job takes from the host comes over the same link, behind a load that is under way there, in full: a copy is never
+interrupted.  So each such job is charged the longest load that precedence lets run beside it.
+
 Who stays: the choice with the least bytes copied a second that fits, exactly up to `MOST` networks, else the busiest
 first.  Rejected: eviction of the least recently used (a bound has to charge a load for every dispatch, and the engine
 waits for each), a token for a slot in the simulator (a state that every reader of plans would have to know).
@@ -20,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from socsched.cost.cost import Cost, Segment
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Stage
 from socsched.descriptor.platform import Engine, EngineMode, Figure, Platform, PowerMode, Preemption, WeightsMemory
@@ -193,9 +197,39 @@ def _swapping(request: SearchRequest, plan: Plan, graph: TaskGraph, engine: Engi
     """Return the request with loads: networks where the plan has them, weights copied by an engine of their own."""
     platform = with_copier(request.costs.platform, engine)
     pipeline = with_loads(request.pipeline, platform, plan, graph, found)
-    costs = CostCache(platform, request.costs.work, request.costs.profile, adjust=request.costs.adjust)
+    waits, before = waits_of(pipeline, plan, found), request.costs.adjust
+
+    def adjust(cost: Cost) -> Cost:
+        changed = before(cost) if before else cost
+        wait = waits.get(cost.stage, 0) if cost.engine == engine.id else 0
+        if not wait:
+            return changed
+        behind = Segment("input behind a load", wait, wait, 0)
+        return replace(changed, time_ns=changed.time_ns + wait, segments=(behind, *changed.segments))
+
+    costs = CostCache(platform, request.costs.work, request.costs.profile, adjust=adjust)
     modes = tuple(mode for mode in platform.modes if mode.name == plan.mode)
     return replace(request, pipeline=pipeline, costs=costs, modes=modes, cuts=False)
+
+
+def waits_of(pipeline: Pipeline, plan: Plan, found: Residency) -> dict[str, int]:
+    """Return by stage of the engine the longest load (ns) behind which its input can be: not one of its own slot,
+    whose loads and networks take turns; nothing where all its inputs lie on the engine."""
+    times = {
+        one.name.removeprefix(LOAD): round(one.costs[0].time_ns.value)
+        for one in pipeline.stages
+        if one.name.startswith(LOAD)
+    }
+    own = {one.stage: {other.stage for other in slot} for slot in found.slots for one in slot}
+    there = {task.name for task in plan.tasks if task.engine == found.engine}
+    waits = {}
+    for stage in pipeline.stages:
+        given = {name for name in (*stage.after, *stage.reads) if not name.startswith(LOAD)}
+        if stage.name in there and not given <= there:
+            waits[stage.name] = max(
+                (time for name, time in times.items() if name not in own.get(stage.name, ())), default=0
+            )
+    return waits
 
 
 def with_copier(platform: Platform, engine: Engine) -> Platform:

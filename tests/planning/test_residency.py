@@ -14,11 +14,11 @@ from socsched.api.deployment import compile as compile_bundle
 from socsched.api.planning import plan
 from socsched.api.simulation import simulate
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.descriptor.pipeline import Chain, Pipeline
+from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Stage
 from socsched.descriptor.platform import Figure, Platform, WeightsMemory
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan
-from socsched.planning.residency import Held, choices, chosen
+from socsched.planning.residency import Held, Residency, choices, chosen, waits_of
 from socsched.planning.task import COPY, LOAD
 from socsched.trace.trace import Trace
 from socsched.trace.why import Why
@@ -93,6 +93,39 @@ def test_no_more_is_resident_than_the_limit(count: int, room: int) -> None:
         assert outcome.figures["chains"][chain.name]["response_time_ns"]["max"] <= (chain.bound_ns or 0)
     said = made.solver.notes or {}
     assert sum("is loaded for every frame" in said.get(f"detect{n}", "") for n in range(count)) == len(loads)
+
+
+def test_what_comes_from_the_host_waits_for_a_load_that_is_under_way() -> None:
+    """The camera's frame does, whichever load comes first; networks whose input lies on the GPU do not."""
+    free = {
+        task.name: task for task in plan(cameras(4), limited(10 * WEIGHTS), "MAXN", explain=False, cuts=False).tasks
+    }
+    made = {task.name: task for task in planned(4, 3 * WEIGHTS + ROOM).tasks}
+    longest = max(task.cost_ns for name, task in made.items() if name.startswith(LOAD))
+    wait = made["camera-preprocess"].cost_ns - free["camera-preprocess"].cost_ns
+    assert wait >= made["camera-preprocess"].segments[0].time_ns == longest
+    first = {name: task.segments[0].name for name, task in made.items()}
+    assert [name for name, said in first.items() if said == "input behind a load"] == ["camera-preprocess"]
+
+
+def test_networks_that_take_turns_wait_for_loads_of_other_slots_only() -> None:
+    """One slot alone has no load beside its own networks; a network that stays has every load beside it."""
+    pipe = cameras(3)
+    direct = replace(pipe, stages=tuple(replace(one, after=("camera",)) for one in pipe.stages))
+    made = planned(3, 2 * WEIGHTS + ROOM)
+    slots = [[name for name in chain.path if name.startswith("detect")] for chain in made.chains if ":" in chain.name]
+    held = {name: Held(name, WEIGHTS, 0, 33, "camera") for name in ("detect0", "detect1", "detect2")}
+    stay = tuple(one for name, one in held.items() if not any(name in slot for slot in slots))
+    found = Residency("gpu", 0, stay, tuple(tuple(held[name] for name in slot) for slot in slots), 0)
+    moved = [name for slot in slots for name in slot]
+    times = [Anchor("p", "m", "gpu-copy", "fp32", Figure(7 + number, "derived")) for number in range(len(moved))]
+    loads = tuple(
+        Stage(LOAD + name, "load", None, ("camera",), costs=(time,)) for name, time in zip(moved, times, strict=True)
+    )
+    waits = waits_of(replace(direct, stages=(*loads, *direct.stages)), made, found)
+    longest = 6 + len(loads)
+    assert all(waits[one.stage] == longest for one in stay) and waits["camera-preprocess"] == longest
+    assert len(slots) > 1 or all(waits[name] == 0 for name in slots[0])
 
 
 def test_the_replay_finds_a_slot_with_two_owners() -> None:

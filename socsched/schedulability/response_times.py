@@ -9,6 +9,7 @@ such tasks is summed, each with the carry-in R - C (Bertogna & Cirinei, RTSS 200
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 
 import numpy as np
 
@@ -24,17 +25,23 @@ class Classic:
     """The interference of higher-priority tasks on the same lanes; each arrival costs one context switch."""
 
     def __init__(self, higher: Sequence[RtTask], jitter: Mapping[str, int]) -> None:
-        self._rows = [(t.name, jitter[t.name], t.period, t.wcet + t.switch) for t in higher]
+        self._rows = [(f"interference by {t.name}", jitter[t.name], t.period, t.wcet + t.switch) for t in higher]
         self._arrays = np.array([row[1:] for row in self._rows]).T if len(higher) >= _MANY else None
         self._most = 0.0  # window (ns) up to which sums are sure to fit 64 bits
         if self._arrays is not None and self._arrays.dtype == np.int64:
             late, period, cost = self._arrays.astype(np.float64)
             self._most = (2.0**61 - cost.sum()) / max((cost / period).sum(), 1.0) - late.max()
 
+    def first(self, count: int) -> Classic:
+        """Return the interference by the first `count` of the tasks alone."""
+        part = copy(self)
+        part._rows = self._rows[:count]
+        part._arrays = None if self._arrays is None or count < _MANY else self._arrays[:, :count]
+        return part
+
     def __call__(self, window: int) -> Terms:
         """Return the interference in a window (ns) by task."""
-        rows = self._rows
-        return tuple((f"interference by {n}", ceil_div(window + late, period) * cost) for n, late, period, cost in rows)
+        return tuple((name, ceil_div(window + late, period) * cost) for name, late, period, cost in self._rows)
 
     def total(self, window: int) -> int:
         """Return the interference (ns) in a window (ns)."""

@@ -36,11 +36,12 @@ def _blocking(task: PeriodicTask, lower: list[PeriodicTask]) -> tuple[str, int]:
 def busy_window(problem: Problem, whole: bool) -> Iterator[Row]:
     """Yield the response of every task; over the `whole` busy period, or of its first job alone."""
     longest = max(max(task.period_ns, task.deadline_ns) for task in problem.tasks)
-    known = {task.name: rt_task(task) for task in problem.tasks}
-    for task, higher, lower in problem.by_rank():
-        jitter = {other.name: other.jitter_ns for other in (*higher, task)}
-        inside = response_times.Classic([known[other.name] for other in higher], jitter)
-        blocked = _blocking(task, lower)
+    ranked, jitter = problem.by_rank(), {task.name: task.jitter_ns for task in problem.tasks}
+    every = response_times.Classic([rt_task(task) for task, _, _ in ranked], jitter)
+    regions = any(task.region_ns for task in problem.tasks)
+    for task, higher, lower in ranked:
+        inside = every.first(len(higher))
+        blocked = _blocking(task, lower if regions else [])
         if whole and endless(task, higher, blocked[1]):
             yield task, None, ()
             continue

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from socsched.planning.plan import Plan, Task
 
 HOST = "host"
+EXACT = "DISABLE_ALL"
 _PERIOD_MS = 100_000
 """Period of the frames while a network is verified: no deadline matters."""
 _MOST_OUTPUTS = 64
@@ -198,8 +199,8 @@ class _Reference:
     def __init__(self, file: Path, sizes: Sizes, filled: bool = False) -> None:
         self.file, self.sizes, self.filled = file, sizes, filled
 
-    def session(self, exact: bool, threads: int = 0) -> Any:
-        """Return a session: `exact`, without optimisation, or as users make it."""
+    def session(self, level: str = "ENABLE_ALL", threads: int = 0) -> Any:
+        """Return a session: DISABLE_ALL optimisation, ENABLE_EXTENDED, or all of it, as users have it."""
         import onnxruntime
 
         from socsched.models.onnx_file import OnnxFile, is_taken_as_it_is
@@ -207,8 +208,8 @@ class _Reference:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = threads
-        if exact:
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
+        if level == EXACT:
             # sums of byte products saturate on x86-64 processors without VNNI otherwise
             options.add_session_config_entry("session.x64quantprecision", "1")
         try:
@@ -220,7 +221,7 @@ class _Reference:
 
     def outputs(self, feed: Path) -> dict[str, Any]:
         """Return the outputs by name for the inputs in a file."""
-        session = self.session(exact=True)
+        session = self.session(EXACT)
         names = [output.name for output in session.get_outputs()]
         return dict(zip(names, _run(session, self.arrays(feed)), strict=True))
 
@@ -233,9 +234,10 @@ class _Reference:
 
         arrays = self.arrays(feed)
         nudged = {n: np.nextafter(a, a.dtype.type(np.inf)) if a.dtype.kind == "f" else a for n, a in arrays.items()}
-        others = [dict(zip(expected, _run(self.session(exact=True), nudged), strict=True))]
-        with suppress(MachineError):
-            others.append(dict(zip(expected, _run(self.session(exact=False), arrays), strict=True)))
+        others = [dict(zip(expected, _run(self.session(EXACT), nudged), strict=True))]
+        for level in ("ENABLE_EXTENDED", "ENABLE_ALL"):
+            with suppress(MachineError):
+                others.append(dict(zip(expected, _run(self.session(level), arrays), strict=True)))
 
         def apart(name: str, value: Any) -> float:
             return max(_error(one[name], value) if one[name].shape == value.shape else np.inf for one in others)
@@ -248,7 +250,7 @@ class _Reference:
 
     def median_ns(self, feed: Path, threads: int, expected_ns: int) -> int:
         """Return the median time of a run."""
-        session, arrays = self.session(exact=False, threads=threads), self.arrays(feed)
+        session, arrays = self.session(threads=threads), self.arrays(feed)
         times = []
         for _ in range(_count(expected_ns) + 1):  # the first one allocates
             begun = time.perf_counter_ns()

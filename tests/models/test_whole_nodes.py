@@ -201,3 +201,17 @@ def test_whole_numbers_stay_whole_numbers(tmp_path: Path) -> None:
     image = np.random.default_rng(1).normal(0, 1, (4, 3)).astype(np.float32)
     index = np.array([7, 2**24 + 1, 3])[image.argmax(1)]
     assert not judge("whole", proto, [image], [index, np.tile(index, (3, 1)), image], 1e-6, False).failure
+
+
+def test_a_batch_norm_with_computed_statistics_is_no_vendors(tmp_path: Path) -> None:
+    """Rockchip's and Qualcomm's compilers end on it; a CPU's ONNX Runtime computes it."""
+    b = Builder()
+    mean = b.op("GlobalAveragePool", "image")
+    mean = b.op("Reshape", mean, b.constant(np.array([3])))
+    ones = b.constant(np.ones(3, np.float32))
+    file = b.save(tmp_path / "net.onnx", [1, 3, 8, 8], [b.op("BatchNormalization", "image", ones, ones, mean, ones)])
+    work = stage_work(Stage("net", "net", model="onnx", params={"file": str(file)}), "fp16")
+    for board, engine in (("rk3588", "npu0"), ("qcs8550", "npu")):
+        assert any("operands" in reason for reason in check_operators(work, get_platform(board).engine(engine)))
+    fp32 = stage_work(Stage("net", "net", model="onnx", params={"file": str(file)}), "fp32")
+    assert not check_operators(fp32, get_platform("rk3588").engine("a760"))

@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 from socsched.api.planning import plan  # noqa: E402
-from socsched.api.verification import _Reference  # noqa: E402
+from socsched.api.verification import EXACT, _Reference  # noqa: E402
 from socsched.compiler.builder import compile_stage, shipped_scales  # noqa: E402
 from socsched.compiler.layouts import convert  # noqa: E402
 from socsched.compiler.loading.stages import load  # noqa: E402
@@ -46,7 +46,7 @@ def ours(path: Path, precision: str) -> tuple[np.ndarray, np.ndarray, tuple[str,
     kind = compiled.outputs[0]
     if len(kind.shape) == 4:
         result = convert(result, kind, TensorType(kind.shape, "fp32", "NCHW"))
-    (wanted,) = _Reference(path, ((), ())).session(exact=True).run(None, {"x": x})
+    (wanted,) = _Reference(path, ((), ())).session(EXACT).run(None, {"x": x})
     return np.asarray(result), wanted, artifact.notes
 
 

@@ -221,9 +221,9 @@ def test_a_bundle_is_checked_where_it_is_made(bundle: Path, tmp_path: Path, caps
     assert "is no file of the bundle" in capsys.readouterr().err
 
 
-def started(bundle: Path, results: Path, before: str = "") -> subprocess.Popen[str]:
-    """Start a bundle for ten seconds, in a session of its own; `before`: what its shell does first."""
-    line = f"{before} exec sh {shlex.quote(str(bundle))}/start.sh --duration 10 -o {shlex.quote(str(results))}"
+def started(bundle: Path, results: Path, before: str = "", seconds: int = 10) -> subprocess.Popen[str]:
+    """Start a bundle for some time, in a session of its own; `before`: what its shell does first."""
+    line = f"{before} exec sh {shlex.quote(str(bundle))}/start.sh --duration {seconds} -o {shlex.quote(str(results))}"
     pipe = subprocess.PIPE
     return subprocess.Popen(["sh", "-c", line], stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
@@ -249,7 +249,7 @@ def test_the_accounting_survives_a_kill(kills: int, tmp_path: Path) -> None:
 
     def killed(number: int) -> int:
         results = tmp_path / f"results-{number}"
-        process = started(bundle, results)
+        process = started(bundle, results, seconds=300)
         journal = results / "journal.jsonl"
         while process.poll() is None and (not journal.exists() or journal.stat().st_size < FLUSHED):
             time.sleep(0.02)

@@ -31,7 +31,7 @@ from socsched.runtime.options import Options
 from tests.runtime.run_plans import executed
 
 NETWORKS = ("pfn", "scatter", "backbone", "head")
-TOOLS = ("sh", "uname", "dirname", "mktemp", "cp", "rm", "mkdir")
+TOOLS = ("sh", "uname", "dirname", "mktemp", "cp", "rm", "mkdir", "sed")
 
 
 def setting_in(precision: str, folder: Path, target: dict[str, Any] | None = None) -> Setting:

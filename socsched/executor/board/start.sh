@@ -5,6 +5,7 @@
 #     --frames N                     instead: N frames of the slowest sensor
 #     --pace asap                    releases a frame when the one before has ended, however long that takes: no deadlines,
 #                                    for emulators and debuggers
+#     --realtime auto|fifo|off       fifo: real-time priorities, also where the plan leaves no processor free (auto: not there)
 #     -o RESULTS                     the folder of results (results)
 #     --keep N                       renames up to N earlier RESULTS to RESULTS.1, RESULTS.2, ... and removes older ones
 #     --record                       board.csv in RESULTS: clocks and temperatures every second; tegrastats.log on a Jetson
@@ -18,7 +19,7 @@ set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 program="$here/@FOLDER@/$(uname -m)/@NAME@"
 mode_of_plan="@MODE@" period_ns=@PERIOD@
-action=run pace=rate horizon=10000000000 results=results keep=0 record= mode= clocks= profile= repeat=200
+action=run pace=rate horizon=10000000000 results=results realtime=auto keep=0 record= mode= clocks= profile= repeat=200
 fail() { echo "error: $1" >&2; [ -z "${2:-}" ] || echo "  $2" >&2; exit "${3:-3}"; }
 usage() { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0"; }
 whole() { case "$2" in '' | *[!0-9]* | ???????*) fail "$1: expected a whole number" "" 2 ;; esac; }
@@ -31,6 +32,9 @@ while [ $# -gt 0 ]; do
         -o) results="${2:?-o needs a folder}"; shift ;;
         --pace)
             case "${2:-}" in rate | asap) pace=$2 ;; *) fail "$1: expected rate or asap" "" 2 ;; esac
+            shift ;;
+        --realtime)
+            case "${2:-}" in auto | fifo | off) realtime=$2 ;; *) fail "$1: expected auto, fifo or off" "" 2 ;; esac
             shift ;;
         --record) record=yes ;;
         --selftest) action=selftest ;;
@@ -180,7 +184,7 @@ if [ -n "$record" ]; then
 fi
 rm -f "$results/executed.json"
 code=0
-attend "$program" "$here/run.json" -o "$results" --horizon-ns "$horizon" --pace "$pace" || code=$?
+attend "$program" "$here/run.json" -o "$results" --horizon-ns "$horizon" --pace "$pace" --realtime "$realtime" || code=$?
 if [ -e "$results/executed.json" ]; then
     sed -n 's/^\("accounts":{\)\{0,1\}"\(.*\)":{"released":\([0-9]*\),"completed":\([0-9]*\),"dropped":\([0-9]*\),"aborted":\([0-9]*\)}.*/\2: \3 frames released, \4 completed, \5 dropped, \6 aborted/p' "$results/executed.json"
     sed -n 's/^.*"notices":\["\(.*\)"\]}$/note: \1/p' "$results/executed.json" | sed 's/","/\

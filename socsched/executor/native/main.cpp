@@ -25,7 +25,8 @@ namespace socsched {
 namespace {
 
 const char* const USAGE_TEXT =
-    "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual] [--horizon-ns N] [--pace rate|asap] [--end-with-parent]\n"
+    "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual] [--horizon-ns N] [--pace rate|asap]\n"
+    "                        [--realtime auto|fifo|off] [--end-with-parent]\n"
     "Runs the plan that the settings name and writes journal.jsonl, executed.json and, where stages detect objects,\n"
     "detections.jsonl into the folder.\n"
     "       socsched-executor SETTINGS.json --selftest REFERENCES.json [--repeat N] [--profile FILE]\n"
@@ -35,11 +36,12 @@ const char* const USAGE_TEXT =
     "Compares files with the sha256 digests listed in a file next to them, as sha256sum writes it.\n"
     "--horizon-ns N releases frames for N ns instead of the time in the settings.\n"
     "--pace asap releases a frame when the one before has ended, however long that takes: no deadline is kept to.\n"
+    "--realtime CLASS schedules its threads so instead of as the settings say; auto is fifo where a processor stays free.\n"
     "--virtual runs it on a virtual clock, where jobs take their planned time and decisions take none.\n"
     "Exit code 0: the run is complete, 2: a file or an argument is wrong, 3: this machine cannot do it or a stage failed.\n";
 
 struct Arguments {
-  std::string settings, folder, references, profile;
+  std::string settings, folder, references, profile, realtime;
   size_t repeat = 1;
   bool is_virtual = false, asap = false;
   Ns horizon = -1;
@@ -57,6 +59,8 @@ Arguments read_arguments(int count, char** values) {
       found.horizon = JsonFile("--horizon-ns", values[++i]).root().integer(0, MOST_NS);
     else if (value == "--pace" && i + 1 < count && (values[i + 1] == std::string("asap") || values[i + 1] == std::string("rate")))
       found.asap = values[++i] == std::string("asap");
+    else if (value == "--realtime" && i + 1 < count && (values[i + 1] == std::string("auto") || values[i + 1] == std::string("fifo") || values[i + 1] == std::string("off")))
+      found.realtime = values[++i];
     else if (value == "--selftest" && i + 1 < count)
       found.references = values[++i];
     else if (value == "--repeat" && i + 1 < count)
@@ -109,6 +113,7 @@ int run(int count, char** values) {
   Names names;
   Settings settings = read_settings(arguments.settings, names);
   if (arguments.horizon >= 0) settings.horizon = arguments.horizon;
+  if (!arguments.realtime.empty()) settings.realtime = arguments.realtime;
   if (arguments.asap) settings.in_flight = std::max(settings.in_flight, 1), settings.hang = MOST_NS;
   Control control(settings, names);
   if (!arguments.references.empty()) return selftest(control, arguments.references, arguments.repeat, arguments.profile) ? OK : MACHINE;

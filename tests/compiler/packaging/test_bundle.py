@@ -372,6 +372,7 @@ def test_what_a_board_lacks_is_told(bundle: Path, tmp_path: Path) -> None:
         (["--pace", "later"], 2, "--pace: expected rate or asap"),
         (["--frames", "many"], 2, "--frames: expected a whole number"),
         (["--nothing"], 2, "start.sh [RUN OPTIONS]"),
+        (["--realtime", "soon"], 2, "expected auto, fifo or off"),
     ):
         found = start(*arguments)
         assert (found.returncode, message in found.stderr) == (code, True), found.stderr
@@ -380,11 +381,13 @@ def test_what_a_board_lacks_is_told(bundle: Path, tmp_path: Path) -> None:
 
 def test_frames_one_after_the_other(bundle: Path, tmp_path: Path) -> None:
     """Where frames take longer than their period, as in an emulator, all of them complete."""
-    command = ["sh", str(bundle / "start.sh"), "--frames", "7", "--pace", "asap", "-o", str(tmp_path)]
+    options = ("--frames", "7", "--pace", "asap", "--realtime", "off")
+    command = ["sh", str(bundle / "start.sh"), *options, "-o", str(tmp_path)]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
     document = json.loads((tmp_path / "executed.json").read_text())
     assert all(account["completed"] == account["released"] == 7 for account in document["accounts"].values())
     assert any("--pace asap" in notice for notice in document["notices"])
+    assert not any("real-time" in notice for notice in document["notices"])
 
 
 REMOTE = {

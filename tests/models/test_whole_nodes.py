@@ -215,3 +215,12 @@ def test_a_batch_norm_with_computed_statistics_is_no_vendors(tmp_path: Path) -> 
         assert any("operands" in reason for reason in check_operators(work, get_platform(board).engine(engine)))
     fp32 = stage_work(Stage("net", "net", model="onnx", params={"file": str(file)}), "fp32")
     assert not check_operators(fp32, get_platform("rk3588").engine("a760"))
+
+
+def test_a_convolution_of_a_constant_has_no_scale_to_read_it_by(tmp_path: Path) -> None:
+    """In bytes ONNX Runtime computes it in floats: plan and compile agree on a CPU that has it."""
+    b = Builder()
+    row = b.op("Conv", b.constant(b.normal(1, 4, 8)), b.constant(b.normal(4, 4, 1)), b.constant(b.normal(4)))
+    file = b.save(tmp_path / "net.onnx", [1, 4, 8], [row, b.op("Relu", "image")])
+    verdicts = list(judge_network(file, get_platform("rk3588"), False, tmp_path))
+    assert verdicts and not [one for one in verdicts if one.contradiction]

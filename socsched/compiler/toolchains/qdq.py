@@ -248,7 +248,7 @@ class _ByScales(_Writer):
 
     def read(self, node: Any) -> None:
         """Let a node read rounded values."""
-        weighted = node.op_type in _CHANNELS and len(node.input) > 1 and node.input[1] in self.constants
+        weighted = node.op_type in _CHANNELS and [name in self.constants for name in node.input[:2]] == [False, True]
         exact = not self.inside.isdisjoint((*node.input, *node.output))
         for index, name in enumerate(node.input):
             if weighted and index == 1:

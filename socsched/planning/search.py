@@ -148,7 +148,7 @@ ENDING, WRITING, SHOWING = 0.94, 0.8e-3, 4e-3
 written, and to be shown by a command too."""
 SEARCHING = 0.9
 """Of a time limit, the share after which nothing new is tried: what goes on then ends within the rest."""
-ROUNDS, MANY_ROUNDS, STALLED = 8, 26, 12
+ROUNDS, MANY_ROUNDS, STALLED = 8, 24, 12
 """Maximum number of simulated plans, of those of more than `FEW` stages, and of these in a row that are no better."""
 STEP = 1 / 8
 """Share of the work, and of the stages, that a search of many stages may take and move before the next simulation."""

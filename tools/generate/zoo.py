@@ -38,7 +38,8 @@ NETWORKS = {
     "YOLOv8n with decoding": "yolov8n_full", "YOLOv8s": "yolov8s", "YOLOv9t": "yolov9t", "YOLOv10n": "yolov10n",
     "YOLO11m": "yolo11m", "YOLO11x": "yolo11x",
     "MobileNetV4-S": "mobilenetv4_conv_small", "ViT-B/16": "vit_b_16", "Swin-T": "swin_t", "RT-DETR-R50": "rt_detr_r50",
-    "DeepLabV3+ R50": "deeplabv3plus_resnet50", "SegFormer-B0": "segformer_b0",
+    "CenterNet-R18": "centernet_resnet18", "DeepLabV3+ R50": "deeplabv3plus_resnet50", "SegFormer-B0": "segformer_b0",
+    "PIDNet-S": "pidnet_s", "BEVFormer-tiny": "bevformer_tiny", "SSD300-ResNet50": "ssd300_resnet50",
 }  # fmt: skip
 BUILT_IN = {"CenterPoint backbone": "centerpoint.backbone", "PointPillars backbone": "pointpillars.backbone"}
 
@@ -97,8 +98,10 @@ show are not in it. CPU, CUDA and DLA are those of Jetson AGX Orin, HTP that of 
 CPU, CUDA and OpenCL stages are compiled by general schedules where no kernel of ours fits.
 
 MobileNetV4, ViT, Swin, RT-DETR, DeepLabV3+, SegFormer and YOLOv6, v9 and v10 (with decoding) are exported from
-torchvision, timm, transformers, segmentation-models-pytorch and ultralytics by
-`python -m tools.generate.zoo_networks FOLDER`. Seconds to compile and to run: [performance.md](performance.md).
+torchvision, timm, transformers, segmentation-models-pytorch and ultralytics, CenterNet, PIDNet, SSD300 and BEVFormer
+from definitions after their papers, by `python -m tools.generate.zoo_networks FOLDER`. BEVFormer takes what the
+cameras' geometry gives, and its learnt queries, as inputs: constants are read as weights and within Concat, not as
+activations. Seconds to compile and to run: [performance.md](performance.md).
 """
 
 

@@ -80,6 +80,16 @@ def _yolo(name: str) -> Callable[[], Any]:
     return made
 
 
+def _bevformer(image: str = "IMAGE") -> Callable[[], Making]:
+    def made() -> Making:
+        from tools.generate import zoo_bevformer
+
+        return zoo_bevformer.bevformer_tiny(getattr(zoo_bevformer, image))
+
+    return made
+
+
+_OWN, _BEVFUSION = "tools.generate.zoo_definitions", "tools.generate.zoo_bevfusion"
 Makers = dict[str, Callable[[], Making]]
 NETWORKS: Makers = {
     "mobilenetv4_conv_small": _of(_from("timm", "create_model", "mobilenetv4_conv_small", pretrained=False), 224, 224),
@@ -93,7 +103,20 @@ NETWORKS: Makers = {
         _from("segmentation_models_pytorch", "DeepLabV3Plus", "resnet50", encoder_weights=None, classes=19), 512, 512
     ),
     **{name: _of(_yolo(name), 640, 640, "images") for name in ("yolov6n", "yolov9t", "yolov10n")},
+    "centernet_resnet18": _of(_from(_OWN, "centernet"), 512, 512),
+    "ssd300_resnet50": _of(_from(_OWN, "ssd_resnet50"), 300, 300),
+    "pidnet_s": _of(_from(_OWN, "pidnet_s"), 1024, 2048),
+    "bevformer_tiny": _bevformer(),
 }
+PARTS: Makers = {
+    "uniad_tiny_bev": _bevformer("QUARTER"),
+    "bevfusion_camera": _from(_BEVFUSION, "camera"),
+    "bevfusion_grid": _from(_BEVFUSION, "grid"),
+    "bevfusion_fuser": _from(_BEVFUSION, "fuser"),
+    "bevfusion_boxes": _from(_BEVFUSION, "boxes"),
+    "centerpoint_dense": _from(_BEVFUSION, "centerpoint"),
+}
+"""Parts of published pipelines, for `tools.verify.published`."""
 
 
 def exported(name: str) -> bytes:
@@ -103,7 +126,7 @@ def exported(name: str) -> bytes:
 
     torch.backends.mha.set_fastpath_enabled(False)  # the fused attention has no ONNX form
     torch.manual_seed(0)
-    net, inputs, names = NETWORKS[name]()
+    net, inputs, names = (NETWORKS | PARTS)[name]()
     file = io.BytesIO()
     with torch.no_grad():
         torch.onnx.export(net.eval(), inputs, file, input_names=names, opset_version=OPSET, dynamo=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -129,6 +130,10 @@ def command(output: Output, request: PlanRequest) -> int:
         else:
             loading.save_plan(plan, file)
         output.note(f"wrote {file}")
+        source = Path(request.pipeline)
+        if not form and source.is_file() and source.resolve().parent != Path.cwd():
+            # a plan names its pipeline by name alone: the same input gives the same plan wherever it lies
+            output.note(f"verbs that read this plan find the pipeline by --pipeline {shlex.quote(str(source))}")
 
     supply = None
     if request.wall:

@@ -41,6 +41,18 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "plan.json"
 
 
+def test_a_plan_of_a_file_elsewhere_says_how_it_is_found(
+    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, made = plan.parent / "toy.yaml", tmp_path / "plan.json"
+    assert root.run(["plan", str(source), "-p", "host", "-o", str(made)]) in (0, 1, 4)
+    assert f"--pipeline {source}" in capsys.readouterr().err
+    assert root.run(["run", str(made), "--duration", "40ms"]) == 2, "it lies elsewhere"
+    monkeypatch.chdir(source.parent)
+    assert root.run(["plan", source.name, "-p", "host", "-o", str(made)]) in (0, 1, 4)
+    assert "--pipeline" not in capsys.readouterr().err.split("wrote")[-1]
+
+
 def test_the_choices_are_the_executors_there_are() -> None:
     assert set(EXECUTORS) == set(KNOWN)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ from click.shell_completion import CompletionItem
 from socsched.api.options import PlanOptions, SimulateOptions, argument, option, shared
 
 
-class Parsed(click.ParamType[Any]):
+class Parsed(click.ParamType[Any], ABC):
     """Text that becomes a value; a ValueError of `parse` says what is wrong with it."""
 
+    @abstractmethod
     def parse(self, text: str) -> Any:
         """Return the value of a text."""
-        raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):  # a default is converted already

@@ -8,8 +8,8 @@ of the next waits for the end of the one before, and a chain from the source to 
 with the shortest time between two frames as its deadline, proves that the next frame's load comes later.  So a slot has
 one owner by precedence alone; search, analysis and simulation see stages, times and one more chain.
 
-What a job takes from the host comes over the same link, behind a load that is under way there, in full: a copy is never
-interrupted.  So each such job is charged the longest load that precedence lets run beside it.
+A copy is not preempted, so that a job whose input comes from the host can wait for one whole load on the same link.
+Each such job is charged the longest load that precedence allows to run concurrently.
 
 Who stays: the choice with the least bytes copied a second that fits, exactly up to `MOST` networks, else the busiest
 first.  Rejected: eviction of the least recently used (a bound has to charge a load for every dispatch, and the engine

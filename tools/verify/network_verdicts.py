@@ -1,7 +1,6 @@
 """Whether `lint`, `plan` and `compile` say the same of random networks of ONNX's operators, for every engine.
 
 Usage: python -m tools.verify.network_verdicts [--count 500] [--first 0] [--boards A,B] [--build N] [--keep FOLDER]
-       python -m tools.verify.network_verdicts --files FILE.onnx ... [--minutes 5] [--unrun] [--workers 1]
 
 A network has one to three inputs of one to five dimensions, of floats, bytes, whole numbers or truth values, sizes left
 open or not, several outputs, operators with and without kernels, and now and then one that no one knows.  For every
@@ -9,26 +8,17 @@ kind of engine and data type of a board, what has a cost is compiled: handed ove
 scripts, or taken by our compiler; what has none is refused by `compile` too, and named by `lint`.  Every --build'th
 network is also planned, pinned to the engine, and built for CPUs.  A network that is not read ends with the same
 message, naming every node at once, in all three.  Printed: contradictions with the network's number; exit code 1.
-
-With --files a table of networks instead: what is read; the verdict, engines and data type of a plan for three boards
-and this machine; compiled and run here, the largest difference from ONNX Runtime's outputs over the largest value, and
-the planned time over the measured one (of a machine at rest).  Each network has a process of its own and --minutes.
-With --unrun they are planned alone; several workers share the processors.  Weights that are all zero are drawn first.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from queue import Queue
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,7 +27,6 @@ import numpy as np
 
 from socsched.api.options import PlanOptions
 from socsched.api.planning import plan_with
-from socsched.api.verification import verify
 from socsched.compiler.builder import compile_stage, network_of, precisions, require_kernels
 from socsched.compiler.toolchains.hand_over import hand_over, has_toolchain
 from socsched.cost.model import CostModel
@@ -604,86 +593,6 @@ def _compile(stage: Stage, engine: Engine, precision: str, runtime: str, build: 
     return ""
 
 
-def drawn_weights(path: Path, folder: Path) -> Path:
-    """Return a network, a copy with drawn weights where all of its own are zero: any program computes zeros then."""
-    import onnx
-    from onnx import numpy_helper
-
-    from socsched.models.onnx_file import OnnxFile
-
-    file = OnnxFile(path)
-    large = {name: array for name, array in file.constants.items() if array.dtype == np.float32 and array.size > 64}
-    if not large or any(array.any() for array in large.values()):
-        return path
-    norms = [node for node in file.model.graph.node if "Norm" in node.op_type]
-    scales = {name for node in norms for name in (node.input[1], *node.input[4:5])}
-    generator = np.random.default_rng(1)
-    for tensor in file.model.graph.initializer:
-        if tensor.name in large:
-            shape = large[tensor.name].shape
-            step = 0.05 if len(shape) < 2 else min(0.5, (1.6 / np.prod(shape[1:])) ** 0.5)
-            array = generator.normal(0, step, shape) + (tensor.name in scales)
-            tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float32), tensor.name))
-    target = folder / f"{path.name.partition('.')[0]}.onnx"
-    onnx.save(file.model, target)
-    return target
-
-
-def row(path: Path, run: bool = True) -> dict[str, str]:
-    """Return the line of a network in the table, by column, `run` on this machine or only planned."""
-    line = {"network": f"{path.parent.name}/{path.name.removesuffix('.xz').removesuffix('.onnx')}", "read": "no"}
-    with TemporaryDirectory() as folder:
-        try:
-            _fill(line, drawn_weights(path, Path(folder)) if run else path, run)
-        except SocschedError as error:
-            line["refused"] = str(error).replace("\n", " ")[:300]
-    return line
-
-
-def _fill(line: dict[str, str], path: Path, run: bool) -> None:
-    pipeline = onnx_pipeline(path, 1000)
-    model, network = network_of(pipeline.stages[0])
-    line["read"] = f"{len(model.inputs)}>{len(network.layers)}>{len(model.outputs)}"
-    for name in ("jetson-agx-orin-64gb", "qcs8550", "rk3588", "host"):
-        plan = plan_with(pipeline, name, None, PlanOptions(cuts=False, explain=False, refine=False))
-        if not plan.tasks:
-            plan = plan_with(pipeline, name, None, PlanOptions(evaluations=96, explain=False, refine=False))
-        places = sorted({f"{task.engine} {task.precision}" for task in plan.tasks if task.model})
-        line[name] = f"{plan.verdict}: {', '.join(places)}"
-    if run:
-        checked = verify(path)
-        worst = max((one.error for one in checked.outputs), default=0.0)
-        line["outputs"] = f"{'equal' if checked.equal else 'DIFFER'} {worst:.1g} {checked.precision} {checked.runtime}"
-        line["predicted / measured"] = f"{checked.predicted_ns / max(checked.ours_ns, 1):.2f}"
-
-
-def table(files: list[Path], minutes: float, run: bool, workers: int = 1) -> int:
-    """Print a line for each network, computed in a process of its own; return whether any crashed."""
-    more = [] if run else ["--unrun"]
-    own: Queue[set[int]] = Queue()
-    processors = sorted(os.sched_getaffinity(0))
-    for place in range(workers):
-        own.put(set(processors[place::workers]))
-
-    def line(file: Path) -> bool:
-        command = [sys.executable, "-m", "tools.verify.network_verdicts", "--row", str(file), *more]
-        place = own.get()
-        shared = ["taskset", "-c", ",".join(map(str, sorted(place)))] if workers > 1 else []
-        try:
-            done = subprocess.run(
-                [*shared, *command], capture_output=True, text=True, timeout=60 * minutes, check=False
-            )
-            text = done.stdout.strip().splitlines()[-1] if not done.returncode else f"CRASH {done.stderr[-600:]}"
-        except subprocess.TimeoutExpired:
-            text = "took too long"
-        own.put(place)
-        print(f"{file}: {text}" if text.startswith(("CRASH", "took")) else text, flush=True)
-        return text.startswith("CRASH")
-
-    with ThreadPoolExecutor(workers) as pool:
-        return int(any(list(pool.map(line, files))))
-
-
 def main() -> int:
     """Judge the networks on the boards and print what is contradictory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -692,18 +601,8 @@ def main() -> int:
     parser.add_argument("--boards", default=",".join(BOARDS))
     parser.add_argument("--build", type=int, default=20)
     parser.add_argument("--keep", type=Path)
-    parser.add_argument("--files", type=Path, nargs="*")
-    parser.add_argument("--minutes", type=float, default=5)
-    parser.add_argument("--unrun", action="store_true")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--row", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    if asked.row:
-        print(" | ".join(f"{name} {text}" for name, text in row(asked.row, not asked.unrun).items()))
-        return 0
-    if asked.files:
-        return table(asked.files, asked.minutes, not asked.unrun, asked.workers)
     boards = [get_platform(name) for name in asked.boards.split(",")]
     outcomes: Counter[str] = Counter()
     contradictions = 0

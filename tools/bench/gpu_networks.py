@@ -2,13 +2,15 @@
 
     python -m tools.bench.networks --gpu prepare FOLDER [--arch sm_90] [--only vit_s swin_t]    with nvcc and PyTorch
     python3 -m tools.bench.networks --gpu run FOLDER [--seconds 540] [--layers] [--autotune [NAME ...]] [--jobs 8]
+        [--rows FILE.jsonl]
 
 `prepare` exports the networks of `network_zoo`, compiles them in fp16 and writes programs (`executor.gpu_programs`);
 `run` needs a GPU, PyTorch, torchvision and libcuda, not socsched.  Both sides are one CUDA graph each, batch 1, batch
 norms folded, weights and inputs the same; peers are channels last and, for the first of them, `torch.compile`'s
-default; with --autotune also max-autotune (minutes a network; without names: all).  So many processes as --jobs says
-compile peers at a time; each network is timed alone, once all are compiled.  Times are medians of replays in
-alternating rounds.  The error is the largest difference from PyTorch in fp32, relative to the largest value; `peer` is
+default; with --autotune then, in further processes, both that and max-autotune (minutes a network; without names:
+all).  So many processes as --jobs says compile peers at a time, on all GPUs; each network is timed alone, once all are
+compiled or --seconds have passed.  Times are medians of replays in alternating rounds; --rows keeps them.
+The error is the largest difference from PyTorch in fp32, relative to the largest value; `peer` is
 that of PyTorch in fp16.
 --layers prints our kernels' times.  Exit code 1 for a result that is wrong, 3 without a GPU.
 """
@@ -21,6 +23,7 @@ import ctypes
 import json
 import lzma
 import multiprocessing
+import os
 import statistics
 import sys
 import tempfile
@@ -176,40 +179,54 @@ class Ours:
         return found
 
 
-def run(folder: Path, seconds: float, layers: bool, autotune: list[str] | None, only: list[str], jobs: int) -> int:
-    """Compare and time every program in `folder`; print a row each as it is known."""
-    end = time.monotonic() + seconds  # a cold machine takes half a minute to load PyTorch
+def run(args: argparse.Namespace) -> int:
+    """Compare and time every program in a folder; print a row each as it is known, those without max-autotune first."""
+    end = time.monotonic() + args.seconds  # a cold machine takes half a minute to load PyTorch
     import torch
 
     if not torch.cuda.is_available():
         print("no GPU", file=sys.stderr)
         return 3
-    places = [p for p in folder.iterdir() if (p / "program.json").exists() and (not only or p.name in only)]
+    places = [p for p in args.folder.iterdir() if (p / "program.json").exists()]
+    places = [place for place in places if not args.only or place.name in args.only]
     places.sort(key=lambda place: -(place / "program.json").stat().st_size)  # what takes longest to compile first
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, fp16, batch 1, one CUDA graph each, us")
     print(
         f"{'network':16}{'ours':>9}{'default':>9}{'autotune':>9}{'ratio':>7}{'error':>9}{'peer':>9}  kernels",
         flush=True,
     )
-    context = multiprocessing.get_context("spawn")
-    compiling, rows, failed = context.BoundedSemaphore(jobs), [], []
-    waiting = [
-        _Timed(context, place, autotune is not None and (not autotune or place.name in autotune), layers, compiling)
-        for place in places
-    ]
+    tuned = [p for p in places if args.autotune is not None and (not args.autotune or p.name in args.autotune)]
+    rows = _timed(places, False, args, end)
+    best = _timed(tuned, True, args, end)
+    for peer, known in (("default", rows), ("autotune", best), ("best", best)):
+        if ratios := [row["ours"] / row[peer] for row in known if row]:
+            mean = float(np.exp(np.mean(np.log(ratios))))
+            print(f"ours / {peer}: geometric mean {mean:.3f}, most {max(ratios):.3f} of {len(ratios)}")
+    pairs = zip([*places, *tuned], [*rows, *best], strict=True)
+    failed = [place.name for place, row in pairs if not row or not row["error"] < TOLERANCE]
+    print(f"failed: {', '.join(failed)}" if failed else "all right")
+    return int(bool(failed))
+
+
+def _timed(places: list[Path], autotune: bool, args: argparse.Namespace, end: float) -> list[Any]:
+    """Return the networks' rows, None for one that failed or had no time."""
+    import torch
+
+    context, gpus = multiprocessing.get_context("spawn"), torch.cuda.device_count()
+    compiling, waiting, rows = context.BoundedSemaphore(args.jobs), [], []
+    for index, place in enumerate(places):
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(index % gpus)  # of the process that starts
+        waiting.append(_Timed(context, place, autotune, args.layers and not autotune, compiling))
     for one in waiting:  # all have compiled before the first is timed: nothing else may run then
         one.wait(end - SPARE)
     for one in waiting:
-        row = one.result()
-        if row is None or not row["error"] < TOLERANCE:
-            failed.append(one.name)
-        rows += [row] if row else []
-    for peer in ("default", "autotune", "best"):
-        if ratios := [row["ours"] / row[peer] for row in rows if row.get(peer)]:
-            mean = float(np.exp(np.mean(np.log(ratios))))
-            print(f"ours / {peer}: geometric mean {mean:.3f}, most {max(ratios):.3f} of {len(ratios)}")
-    print(f"failed: {', '.join(failed)}" if failed else "all right")
-    return int(bool(failed))
+        rows.append(one.result())
+        if rows[-1] and args.rows:
+            with args.rows.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    for one in waiting:
+        one.process.kill()
+    return rows
 
 
 class _Timed:
@@ -225,20 +242,18 @@ class _Timed:
     def wait(self, end: float) -> None:
         """Wait until its peers are compiled, or end it where that takes too long."""
         if not self.pipe.poll(max(end - time.monotonic(), 0)):
-            self.process.terminate()
+            self.process.kill()
             print(f"{self.name:16} no time left", flush=True)
 
     def result(self) -> dict[str, Any] | None:
         """Let it time, and return its row; None where it failed."""
-        row = None
         try:
             if self.pipe.recv() is not None:
                 self.pipe.send(True)
-                row = self.pipe.recv()
+                return self.pipe.recv()
         except (EOFError, OSError):
             pass  # it has ended
-        self.process.join()
-        return row
+        return None
 
 
 def _serve(place: Path, autotune: bool, layers: bool, compiling: Any, pipe: Any) -> None:
@@ -291,7 +306,7 @@ def _compared(place: Path, torch: Any, driver: Driver, zoo: Any, autotune: bool,
                 times[key].append(_microseconds(graph, torch))
         row = {key: statistics.median(values) for key, values in times.items()}
         row["best"] = min(row["default"], row.get("autotune", row["default"]))
-        row |= {"error": _error(found, exact), "name": name}
+        row |= {"name": name, "error": _error(found, exact), "peer_error": peer_error, "kernels": len(ours.launches)}
         other = f"{row['autotune']:9.1f}" if autotune else f"{'':9}"
         print(
             f"{name:16}{row['ours']:9.1f}{row['default']:9.1f}{other}{row['ours'] / row['default']:7.2f}"
@@ -371,9 +386,10 @@ def main(words: list[str]) -> int:
     parser.add_argument("--layers", action="store_true")
     parser.add_argument("--autotune", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--rows", type=Path, metavar="FILE.jsonl")
     args = parser.parse_args(words)
     if args.step == "run":
-        return run(args.folder, args.seconds, args.layers, args.autotune, args.only, args.jobs)
+        return run(args)
     from tools.bench import network_zoo
 
     return prepare(args.folder, args.arch, args.only or list(network_zoo.NETWORKS))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import shutil
@@ -34,28 +33,6 @@ def rows(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
 def tool(folder: Path, name: str, script: str) -> None:
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")
     (folder / name).chmod((folder / name).stat().st_mode | stat.S_IXUSR)
-
-
-def test_every_target_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
-    found = rows(capsys)
-    assert {"aarch64 compiler", "aarch64 emulator", "nvcc", "OpenCL"} <= set(found)
-    assert all(check["status"] == "ok" or check["remedy"] for check in found.values())
-
-
-def test_every_missing_tool_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: object) -> None:
-        raise OSError
-
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(doctor.system, "machine", lambda: "x86_64")
-    monkeypatch.setattr(device.ctypes, "CDLL", absent)
-    for check, word in (
-        (doctor._cross_compiler(), "g++-aarch64-linux-gnu"),
-        (doctor._emulator(), "qemu-user"),
-        (doctor._nvcc(), "CUDA toolkit"),
-        (doctor._opencl(), "pocl-opencl-icd"),
-    ):
-        assert check.status == "missing" and word in check.remedy
 
 
 @pytest.mark.parametrize(
@@ -280,15 +257,6 @@ def test_a_check_that_fails_is_a_finding_and_hides_no_other(
     assert "strange thing" in out and "ZeroDivisionError" in out and "plenty" in out
 
 
-def test_every_line_that_is_not_ok_states_a_remedy(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(doctor, "CHECKS", (lambda: Check("GPU", "broken", "asleep", "", "sudo modprobe nvidia"),))
-    capsys.readouterr()
-    root.run(["doctor"])
-    assert "GPU    sudo modprobe nvidia" in capsys.readouterr().out
-
-
 PROGRAMS = [tool for tool in OPTIONAL.values() if tool.programs]
 PACKAGES = [tool for tool in OPTIONAL.values() if tool.package]
 DEEP = "/opt/a/toolchain/of/a/vendor/with/a/long/name/bin/"
@@ -367,21 +335,7 @@ def shown() -> Iterable[Callable[[list[Check], int], str]]:
         yield show
 
 
-SWITCHES = [[tool.name] for tool in PROGRAMS] + [[tool.name for tool in PACKAGES]]
 """The tools the test below removes: each program separately, the Python packages, whose rows are alike, together."""
-
-
-def test_it_fits_whatever_is_missing(machine: Machine, shown: Callable[[list[Check], int], str]) -> None:
-    for chosen in itertools.product([False, True], repeat=len(SWITCHES)):
-        there = [name for names, taken in zip(SWITCHES, chosen, strict=True) if taken for name in names]
-        checks = machine.has(there)
-        for width in (60, 80):
-            out = shown(checks, width)
-            assert [line for line in out.splitlines() if cell_len(line) > width] == [], there
-        missing = {check.name for check in checks if check.status == "missing"}
-        assert missing & {tool.name for tool in (*PROGRAMS, *PACKAGES)} == {
-            tool.name for tool in (*PROGRAMS, *PACKAGES) if tool.name not in there
-        }
 
 
 @settings(max_examples=25)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched import plugins
 from socsched.cost import contention
 from socsched.cost.contention import Rival, contention_model, draw
 from socsched.cost.contention.linear import Linear
@@ -197,16 +195,6 @@ def test_pairwise_by_hand() -> None:
 def test_unusable_parameters_are_refused(choice: dict[str, Any], fault: str) -> None:
     with pytest.raises(UsageError, match=fault):
         model(choice)
-
-
-def test_an_installed_model_is_used_like_a_built_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("own", "socsched.cost.contention.max_min:build", contention.GROUP)
-    monkeypatch.setitem(plugins.entries(contention.GROUP), "own", entry)
-    jobs = [("cpu", segment(80)), ("gpu0", segment(80))]
-    assert model({"model": "own"}).paces(jobs) == model({}).paces(jobs)
-    with pytest.raises(UsageError) as caught:
-        model({"model": "other"})
-    assert caught.value.hint == "known models: linear, max-min, own, pairwise, pccs"
 
 
 @given(st.lists(st.floats(1.0, 2.0), min_size=3, max_size=3))

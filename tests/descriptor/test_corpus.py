@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from descriptor_samples import LOADERS, PIPELINE, PLATFORM, SAMPLES, replaced
+from descriptor_samples import LOADERS, SAMPLES, replaced
 
 from socsched.cli import root
-from socsched.descriptor.source import parse, read
 from socsched.errors import DescriptorError
 
 HERE, CHECKOUT = Path(__file__).parent, Path(__file__).parents[2]
@@ -189,17 +188,3 @@ def test_hostile_files(kind: str, name: str, content: str, expected: str, tmp_pa
     path.write_text(content)
     found = findings(kind, path)
     assert any(expected in text for *_, text in found), found
-
-
-@pytest.mark.parametrize("kind", ["platform", "pipeline"])
-@pytest.mark.parametrize("encoding", ["utf-16", "latin-1", "binary"])
-def test_other_encodings(kind: str, encoding: str, tmp_path: Path) -> None:
-    base = (PLATFORM if kind == "platform" else PIPELINE).replace("title: a board", "title: Gerät")
-    base = base.replace("title: two stages behind a LiDAR", "title: zwei Stufen für den Anfang")
-    path = tmp_path / "file.yaml"
-    path.write_bytes(bytes(range(256)) if encoding == "binary" else base.encode(encoding))
-    if encoding == "utf-16":
-        assert read(path).data == parse(base.encode(), "f").data  # Windows writes it
-        return
-    found = findings(kind, path)
-    assert any("UTF-8" in text for *_, text in found), found

@@ -10,7 +10,6 @@ from descriptor_samples import PIPELINE, findings, replaced
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.descriptor import source
 from socsched.descriptor.source import Mark, field_name, parse, read, resolve
 from socsched.errors import DescriptorError
 
@@ -100,35 +99,8 @@ def test_byte_order_mark_is_taken() -> None:
     assert parse(b"\xef\xbb\xbfa: 1\n", "f").data == {"a": 1}
 
 
-@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "a:\n"])
-def test_deep_nesting_is_a_finding(opening: str) -> None:
-    if opening == "a:\n":
-        text = "".join("  " * level + "a:\n" for level in range(200))
-    else:
-        text = opening * 5000
-    assert "levels of nesting" in refused(text.encode())[0]
-
-
-def test_alias_bomb_is_a_finding() -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    assert f"expected at most {source.MAX_NODES} values" in refused("\n".join(lines).encode())[0]
-
-
-def test_too_many_values_end_the_reading() -> None:
-    (finding,) = refused(b"a:\n" + b"- 1\n" * (2 * source.MAX_NODES + 10) + b"]")
-    assert f"at most {source.MAX_NODES} values" in finding and not finding.startswith("f:1:"), "before the syntax error"
-
-
 def test_alias_to_itself_is_a_finding() -> None:
     assert "levels of nesting" in refused(b"a: &x [*x]\n")[0]
-
-
-def test_large_file_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "MAX_BYTES", 2**20)
-    (tmp_path / "f").write_bytes(b"a" * (2**20 + 1))
-    with pytest.raises(DescriptorError, match="expected at most 1 MiB"):
-        read(tmp_path / "f")
 
 
 def test_unreadable_files(tmp_path: Path) -> None:

@@ -265,23 +265,6 @@ def test_known_boxes_are_decoded_in_pixels_of_the_image():
     np.testing.assert_allclose(found.boxes, np.array(expected) * 64, rtol=1e-5)
 
 
-def test_width_and_height_are_scaled_apart_and_boxes_end_at_the_image():
-    output = quiet_map()
-    put(output, 4, 0, 0, 1)
-    (box,) = detections(output, Settings(height=1080, width=1920)).boxes
-    w, h = SIZES[4]
-    np.testing.assert_allclose(box, [0, 0, (0.5 + w / 2) * 96, (0.5 + h / 2) * 90], rtol=1e-6)
-
-
-def test_only_boxes_of_one_class_suppress_each_other():
-    output = quiet_map()
-    put(output, 2, 6, 10, 0, 3.0)
-    put(output, 2, 6, 11, 0, 2.0)
-    put(output, 3, 6, 10, 1, 1.0)
-    assert detections(output).labels.tolist() == [0, 1]
-    assert detections(output, Settings(iou=0.99)).labels.tolist() == [0, 0, 1]
-
-
 def random_map(seed, spread=1.5):
     rng = np.random.default_rng(seed)
     output = rng.normal(0, spread, (5, 8, ROWS, COLUMNS)).astype(np.float32)
@@ -293,24 +276,11 @@ def random_map(seed, spread=1.5):
 @given(
     seed=st.integers(0, 2**32 - 1),
     score=st.sampled_from([0.0, 0.25, 0.6]),
-    iou=st.sampled_from([0.0, 0.3, 0.45, 1.0]),
+    iou=st.sampled_from([0.0, 0.2, 0.45, 1.0]),
     candidates=st.integers(1, 200),
     most=st.integers(1, 60),
 )
-def test_what_is_left_is_sorted_sure_inside_and_apart(seed, score, iou, candidates, most):
-    found = detections(random_map(seed), Settings(score, iou, candidates, most))
-    assert len(found.boxes) <= min(candidates, most) and (found.scores > score).all()
-    assert (np.diff(found.scores) <= 0).all()
-    assert (found.boxes[:, :2] <= found.boxes[:, 2:]).all()
-    assert (found.boxes >= 0).all() and (found.boxes <= [1920, 1080, 1920, 1080]).all()
-    for i, box in enumerate(found.boxes):
-        for other, label in zip(found.boxes[:i], found.labels[:i], strict=True):
-            assert label != found.labels[i] or overlap(box, other) <= iou + 1e-6
-
-
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), iou=st.sampled_from([0.2, 0.45]))
-def test_equals_a_plain_greedy_search(seed, iou):
+def test_equals_a_plain_greedy_search(seed, score, iou, candidates, most):
     output = random_map(seed)
     found = []
     for row in range(ROWS):
@@ -318,45 +288,22 @@ def test_equals_a_plain_greedy_search(seed, iou):
             for anchor in range(5):
                 x, y, w, h, sure, *classes = output[anchor, :, row, column].astype(float)
                 odds = np.exp(np.array(classes))
-                score = odds.max() / odds.sum() / (1 + math.exp(-sure))
+                value = odds.max() / odds.sum() / (1 + math.exp(-sure))
                 cx, cy = column + 1 / (1 + math.exp(-x)), row + 1 / (1 + math.exp(-y))
                 half_w, half_h = math.exp(w) * SIZES[anchor][0] / 2, math.exp(h) * SIZES[anchor][1] / 2
                 box = np.clip([cx - half_w, cy - half_h, cx + half_w, cy + half_h], 0, [20, 12, 20, 12])
-                found.append((score, int(odds.argmax()), box * [96, 90, 96, 90]))
+                found.append((value, int(odds.argmax()), box * [96, 90, 96, 90]))
     found.sort(key=lambda entry: -entry[0])
     kept = []
-    for score, label, box in found[:100]:
-        if score > 0.25 and all(other != label or overlap(box, b) <= iou for _, other, b in kept):
-            kept.append((score, label, box))
-    result = detections(output, Settings(iou=iou))
-    assert result.labels.tolist() == [label for _, label, _ in kept[:50]]
-    np.testing.assert_allclose(result.scores, [score for score, _, _ in kept[:50]], rtol=1e-5)
+    for value, label, box in found[:candidates]:
+        if value > score and all(other != label or overlap(box, b) <= iou for _, other, b in kept):
+            kept.append((value, label, box))
+    result = detections(output, Settings(score, iou, candidates, most))
+    assert result.labels.tolist() == [label for _, label, _ in kept[:most]]
+    np.testing.assert_allclose(result.scores, [value for value, _, _ in kept[:most]], rtol=1e-5)
     np.testing.assert_allclose(
-        result.boxes, np.array([b for _, _, b in kept[:50]]).reshape(-1, 4), rtol=1e-4, atol=1e-3
+        result.boxes, np.array([b for _, _, b in kept[:most]]).reshape(-1, 4), rtol=1e-4, atol=1e-3
     )
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_naming_the_classes_otherwise_changes_their_names_only(seed):
-    output, order = random_map(seed), np.random.default_rng(seed).permutation(3)
-    plain = detections(output)
-    renamed = output.copy()
-    renamed[:, 5:] = output[:, 5:][:, order]
-    other = detections(renamed)
-    np.testing.assert_array_equal(order[other.labels], plain.labels)
-    np.testing.assert_allclose(other.boxes, plain.boxes)
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_turning_the_image_over_turns_the_boxes_over(seed):
-    output = random_map(seed)
-    mirrored = output[:, :, :, ::-1].copy()
-    mirrored[:, 0] *= -1
-    plain, other = detections(output), detections(mirrored)
-    np.testing.assert_array_equal(other.labels, plain.labels)
-    np.testing.assert_allclose(1920 - other.boxes[:, [2, 0]], plain.boxes[:, [0, 2]], atol=1e-2)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

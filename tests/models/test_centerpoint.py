@@ -118,27 +118,6 @@ def test_a_heading_too_short_counts_for_all_but_pedestrians():
     assert detect(*maps).labels.tolist() == [4]
 
 
-def test_neighbours_nearer_than_half_a_metre_are_one_object():
-    maps = quiet_maps(AUTOWARE)
-    size = np.log([0.05, 0.05, 1.0])  # too small to overlap
-    for column, logit in ((100, 3), (101, 2), (102, 1)):
-        put(maps, 100, column, column - 100, logit, dim=size)
-    # 0.32 m apart: the second falls to the first, the third stands 0.64 m from the first and stays
-    assert detect(*maps).labels.tolist() == [0, 2]
-    assert detect(*maps, Settings(circle=0.7)).labels.tolist() == [0]
-    assert detect(*maps, Settings(circle=0.3)).labels.tolist() == [0, 1, 2]
-
-
-def test_an_overlap_with_any_better_box_counts_even_if_that_one_fell():
-    maps = quiet_maps(AUTOWARE)
-    for column, logit in ((100, 3), (103, 2), (106, 1)):
-        put(maps, 100, column, 0, logit, dim=np.log([2.0, 1.6, 1.5]), rot=(0, 1))
-    # across the row each overlaps its neighbour only: 0.96 m of 2 m, IoU 1.04 / 2.96
-    found = detect(*maps)
-    np.testing.assert_allclose(found.boxes[:, 0], [-76.8 + 32], rtol=1e-5)
-    assert len(detect(*maps, Settings(iou=0.36)).boxes) == 3
-
-
 def cell_by_cell(maps, options):
     """The definition: every cell a box, sorted, then box after box against all that came before."""
     heatmap, reg, height, dim, rot, vel = (array.astype(np.float64) for array in maps)
@@ -195,16 +174,6 @@ def test_equals_the_definition(seed, mean, size, score, circle, overlap, candida
     np.testing.assert_allclose(found.scores, [entry[0] for entry in expected], atol=1e-6)
     np.testing.assert_allclose(found.boxes, np.array([e[2][0] for e in expected]).reshape(-1, 7), atol=1e-5)
     np.testing.assert_allclose(found.velocities, np.array([e[3] for e in expected]).reshape(-1, 2), atol=1e-6)
-
-
-def test_more_cells_than_candidates_leave_the_best():
-    nx, ny, _ = AUTOWARE.cells
-    maps = quiet_maps(AUTOWARE)
-    maps[0][0] = np.random.default_rng(0).permutation(nx * ny).reshape(ny, nx) / (nx * ny)
-    maps[3][:] = np.log(0.01)
-    found = detect(*maps, Settings(circle=0.0, candidates=300, max_boxes=1000))
-    best = np.sort(maps[0][0], axis=None)[::-1][:300].astype(np.float64)
-    np.testing.assert_allclose(found.scores, 1 / (1 + np.exp(-best)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("part", range(6))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
 from random import Random
 from typing import Any
 
@@ -10,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from socsched import plugins
 from socsched.descriptor.taskset import TaskSet, taskset_from_mapping
 from socsched.schedulability.published import earliest_deadline_first, several_processors
 from socsched.schedulability.published.choose import Analysis, analyse, problems
 from socsched.schedulability.published.choose import tests as all_tests
-from socsched.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope
 from socsched.schedulability.published.several_processors import settle
 
 
@@ -38,20 +35,6 @@ def test_names_are_unique_and_sources_say_where() -> None:
     assert all(test.source and test.kind in ("task", "chain") for test in every)
 
 
-def test_an_installed_test_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    scope = Scope(rules=("fp",))
-    mine = SchedulabilityTest("mine", "a paper", scope, lambda problem: Answer(None, note="heard"))
-
-    class Entry(EntryPoint):
-        def load(self) -> SchedulabilityTest:
-            return mine
-
-    group = "socsched.schedulability"
-    monkeypatch.setitem(plugins.entries(group), "mine", Entry("mine", "my_package:TEST", group))
-    found = analyse(of([(1, 4)], "FP"))
-    assert [o.answer.note for o in found.outcomes if o.test.name == "mine" and o.answer] == ["heard"]
-
-
 @pytest.mark.parametrize(
     ("rows", "bound", "hyperbolic", "exact"),
     [
@@ -68,34 +51,9 @@ def test_rate_monotonic_tests_rank(rows: list[tuple[int, ...]], bound: Any, hype
     assert found == (bound, hyperbolic, exact)
 
 
-def test_lehoczky_finds_the_later_job() -> None:
-    # RTSS 1990, example: the longest response of the second task is that of a later job in the busy period
-    found = analyse(of([(26, 70), (62, 100, 118)], "FP")).tasks["t1"].bound
-    assert found is not None and found.value == 118
-
-
 def test_a_full_processor_is_decided_under_edf() -> None:
     assert says(analyse(of([(2, 4), (3, 6)], "EDF")))["EDF demand bound (QPA)"] is True
     assert says(analyse(of([(2, 4), (3, 6, 4)], "EDF")))["EDF demand bound (QPA)"] is False
-
-
-@pytest.mark.slow
-def test_jeffay_and_demand_agree_without_preemption() -> None:
-    draw = Random(3)
-    both = 0
-    for _ in range(300):
-        rows = [(draw.randint(1, 5), draw.randint(6, 25)) for _ in range(draw.randint(2, 4))]
-        said = says(analyse(of(rows, "NP-EDF")))
-        # both are exact for sporadic tasks
-        assert said["non-preemptive EDF"] is said["EDF demand bound with blocking"] or sum(c / t for c, t in rows) > 1
-        both += said["non-preemptive EDF"] is True
-    assert 50 < both < 290
-
-
-def test_self_pushing_is_seen() -> None:
-    # Davis et al. 2007, figure 1: messages of 1, periods 2.5, 3.5, 3.5 (here doubled): the second job of C is later
-    found = analyse(of([(2, 5), (2, 7), (2, 7)], "NP-FP")).tasks["t2"].bound
-    assert found is not None and found.value > 6
 
 
 def test_limited_carry_in_is_never_worse_than_carry_in_of_all() -> None:
@@ -150,12 +108,6 @@ def test_settle_takes_few_steps_where_the_way_is_long() -> None:
 
     assert settle(need, 0, 2 * 10**9) == 10**9
     assert calls < 3000
-
-
-def test_a_problem_without_deadlines_met_is_not_called_feasible() -> None:
-    problem = problems(of([(3, 4), (3, 8)], "FP"))[0][1]
-    assert isinstance(problem, Problem)
-    assert analyse(problem.taskset).verdict == "infeasible"
 
 
 def test_waters_2019_is_refused_for_the_reasons_published() -> None:

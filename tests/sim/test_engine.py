@@ -112,18 +112,6 @@ def test_reads_sample_the_latest_finished_output_at_start() -> None:
     assert sampled == [(10, {"fast": 0, "s": 1}), (35, {"fast": 3, "s": 3})]
 
 
-def test_two_equal_memory_bound_jobs_each_take_exactly_twice() -> None:
-    time, size = 1_000_000, 50_000_000
-    jobs = [task(name, time, bytes=size, lanes=(i,), period_ns=10 * MS) for i, name in enumerate("ab")]
-    capacity = size * 10**9 // time
-    alone = simulate(plan(jobs[:1], [engine(lanes=2)], dram_bandwidth=capacity), 10 * MS)
-    together = simulate(plan(jobs, [engine(lanes=2)], dram_bandwidth=capacity), 10 * MS)
-    free = simulate(plan(jobs, [engine(lanes=2)]), 10 * MS)
-    assert [job.finish_ns for job in alone.jobs] == [time]
-    assert [job.finish_ns for job in free.jobs] == [time, time]
-    assert [job.finish_ns for job in together.jobs] == [2 * time, 2 * time]
-
-
 def test_bandwidth_is_shared_again_when_a_competitor_leaves() -> None:
     # 1 byte/ns each on a memory of 1 byte/ns: the short job has half the rate until 200, the long one then all of it.
     long = task("long", 1000, bytes=1000, lanes=(0,), period_ns=10_000)

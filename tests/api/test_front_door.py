@@ -24,7 +24,6 @@ from socsched.study.inputs import gather
 from socsched.study.work import make, open_inputs, pack, unpack
 
 PLATFORMS = ("jetson-agx-orin-64gb", "rk3588", "qcs8550")
-QUICK = (("pointpillars", "rk3588"), ("camera-detection", "jetson-agx-orin-64gb"))
 
 
 STUDY = """
@@ -60,9 +59,8 @@ def four_ways(pipeline: str, platform: str, folder: Path) -> dict[str, str]:
     return ways
 
 
-@pytest.mark.parametrize(("pipeline", "platform"), QUICK)
-def test_every_entry_point_makes_the_same_plan(pipeline: str, platform: str, tmp_path: Path) -> None:
-    ways = four_ways(pipeline, platform, tmp_path)
+def test_every_entry_point_makes_the_same_plan(tmp_path: Path) -> None:
+    ways = four_ways("camera-detection", "jetson-agx-orin-64gb", tmp_path)
     assert len(set(ways.values())) == 1, sorted(ways)
 
 

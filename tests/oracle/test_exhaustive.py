@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tools.verify import exhaustive, small_plans
+from tools.verify.cases import Tally
 from tools.verify.explorer import System, Task, explore
 
 THREE = (Task(4, 1, 1, 0, 4), Task(6, 2, 1, 1, 6), Task(12, 3, 2, 2, 12))
@@ -61,10 +62,10 @@ def test_a_sampled_output_waits_for_the_next_job_of_its_reader() -> None:
 
 @pytest.mark.parametrize("family", [*exhaustive.SETS, *exhaustive.PLANS])
 def test_no_bound_is_below_the_truth(family: str) -> None:
-    tally = exhaustive.Tally()
+    tally = Tally()
     for number in range(2):
         tally.add(exhaustive.check(family, f"{family}/test/{number}", 150))
-    assert tally.below == []
+    assert tally.faults == []
 
 
 def test_an_age_without_sampling_periods_is_seen_to_be_below(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,12 +74,12 @@ def test_an_age_without_sampling_periods_is_seen_to_be_below(monkeypatch: pytest
     monkeypatch.setattr(
         small_plans, "data_age", lambda parts, found: data_age([Stretch(0, part.last) for part in parts], found)
     )
-    below = [line for number in range(12) for line in exhaustive.check("plan, fp, chain", f"m/{number}", 200).below]
+    below = [line for number in range(12) for line in exhaustive.check("plan, fp, chain", f"m/{number}", 200).faults]
     assert any("age reaches" in line for line in below)
 
 
 def test_a_bound_without_blocking_is_seen_to_be_below() -> None:
     tasks = tuple(replace(task, regions=(task.worst,)) for task in THREE)
     optimistic: list[tuple[str, int | str, int]] = [("no blocking", 0, 1)]
-    tally = exhaustive.compare("test", "0", System(tasks, "fp"), PHASES, optimistic, 500)
-    assert len(tally.below) == 1
+    tally = exhaustive.compare("test 0", System(tasks, "fp"), PHASES, optimistic, 500)
+    assert len(tally.faults) == 1

@@ -9,11 +9,9 @@ import pytest
 def test_bounds_agree_with_the_verified_analyses() -> None:
     from tools.verify import rta
 
-    tally = rta.Tally()
-    names = list(rta.MODELS)
-    for number in range(20 * len(names)):
-        name = names[number % len(names)]
-        rta.check(name, f"{name}/test/{number}", tally)
-    assert [key for key in tally.counts if "NOT EXPLAINED" in key[2]] == []
-    assert tally.refuted == []
-    assert {model for model, _, kind in tally.counts if kind in ("equal", "in range")} == set(names)
+    found: set[str] = set()
+    for name in rta.MODELS:
+        tally = rta.check(0, name, range(20))
+        assert tally.faults == []
+        found |= {model for model, _, kind in tally.counts["comparisons"] if kind in ("equal", "in range")}
+    assert found == set(rta.MODELS)

@@ -29,7 +29,7 @@ FAMILIES = soundness.FAMILIES
 @pytest.mark.sampled(9)
 def test_no_response_is_above_a_bound(family: str, seed: int) -> None:
     tally = soundness.check(FAMILIES[family](Random(seed)), 6, seed)
-    assert tally.violations == []
+    assert tally.faults == []
 
 
 @pytest.mark.parametrize("first", range(0, 400, 20))
@@ -101,5 +101,5 @@ def test_the_search_sees_an_unsound_bound(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(response_times, "Classic", Early)
     found: list[str] = []
     for seed in range(60):
-        found += soundness.check(FAMILIES["self-suspension"](Random(seed)), 8, seed).violations
+        found += soundness.check(FAMILIES["self-suspension"](Random(seed)), 8, seed).faults
     assert any(line.startswith("suspension as jitter") for line in found)

@@ -140,12 +140,12 @@ def test_what_a_simulation_meets_is_never_infeasible(
 def test_a_requirement_that_nothing_meets_is_proved(kind: str) -> None:
     for number in range(3):
         tally = check_infeasible(kind, f"{kind}/test/{number}")
-        assert tally.verdicts[kind] == {"infeasible": 1}, number
+        assert tally.counts["infeasible"] == {kind: 1}, number
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_deadlines_just_above_a_simulation_are_never_proved_infeasible(number: int) -> None:
-    assert not check_feasible(f"test/{number}", 6).wrong
+    assert not check_feasible(f"test/{number}", 6).faults
 
 
 def test_weights_prove_what_no_set_of_engines_does() -> None:

@@ -60,6 +60,12 @@ def taskset(tasks: list[PeriodicTask], policy: Policy, processors: int = 1, draw
     return TaskSet("random", 1, policy, processors, None, tuple(placed), ())
 
 
+def cut(task: PeriodicTask, draw: Random, most: int) -> PeriodicTask:
+    """Return a task with up to `most` preemption points, at drawn places."""
+    points = sorted(draw.sample(range(1, task.wcet_ns), min(draw.randint(0, most), task.wcet_ns - 1)))
+    return replace(task, regions_ns=tuple(b - a for a, b in itertools.pairwise([0, *points, task.wcet_ns])))
+
+
 def _one(
     rule: str, preemptive: bool = True, deadlines: str = "constrained", jitter: bool = False
 ) -> Callable[[Random], TaskSet]:
@@ -79,12 +85,8 @@ def _regions(rule: str) -> Callable[[Random], TaskSet]:
         for task in plain(draw.randint(2, 4), draw.uniform(0.3, 0.95), draw, deadlines="constrained"):
             if draw.random() < 0.5:
                 tasks.append(replace(task, longest_region_ns=draw.randint(1, task.wcet_ns)))
-            elif draw.random() < 0.7:
-                cuts = sorted(draw.sample(range(1, task.wcet_ns), min(draw.randint(0, 3), task.wcet_ns - 1)))
-                edges = [0, *cuts, task.wcet_ns]
-                tasks.append(replace(task, regions_ns=tuple(b - a for a, b in itertools.pairwise(edges))))
             else:
-                tasks.append(task)
+                tasks.append(cut(task, draw, 3) if draw.random() < 0.7 else task)
         return taskset(tasks, Policy(rule, "partitioned", True))  # type: ignore[arg-type]
 
     return make

@@ -1,6 +1,6 @@
 """Compare response-time bounds with those of `response-time-analysis`, a library of analyses verified in PROSA.
 
-Usage: pip install response-time-analysis; python -m tools.verify.rta [--systems 10000] [--seed 1] [--model NAME]
+Usage: pip install response-time-analysis; python -m tools.verify.rta [--systems 10000] [--seed 1] [--family NAME]
 
 Draws task sets of one processor in every model that both cover, and compares every bound of every task.  The library's
 responses count from a release, ours from an arrival that the release may follow by the release jitter; they are
@@ -12,12 +12,10 @@ side is right.  Exit code 1 for a difference without explanation, or a bound bel
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
 from response_time_analysis import analysis as library  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -30,8 +28,9 @@ from response_time_analysis.analysis import (  # type: ignore[import-not-found, 
 
 from socsched.descriptor.taskset import PeriodicTask, Policy, TaskSet
 from socsched.schedulability.published.choose import analyse
+from tools.verify.cases import Tally, divided, parser_of, spread
 from tools.verify.explorer import explore
-from tools.verify.random_systems import plain, taskset
+from tools.verify.random_systems import cut, plain, taskset
 from tools.verify.small_sets import set_system
 
 HORIZON = 4000
@@ -51,16 +50,6 @@ class Difference:
     ours: int | None
     theirs: int | None
     kind: str
-
-
-@dataclass
-class Tally:
-    """Comparisons by (model, test, kind), examples of differences, and bounds that exploration refutes."""
-
-    counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    examples: dict[tuple[str, str, str], str] = field(default_factory=dict)
-    refuted: list[str] = field(default_factory=list)
-    explored: int = 0
 
 
 def _model(rule: str, kind: str, arrivals: str = "periodic") -> Callable[[Random], TaskSet]:
@@ -83,18 +72,12 @@ def _model(rule: str, kind: str, arrivals: str = "periodic") -> Callable[[Random
                 for t in tasks
             ]
         if kind == "limited":
-            tasks = [_cut(task, draw) for task in tasks]
+            tasks = [cut(task, draw, 3) for task in tasks]
         elif kind == "floating":
             tasks = [replace(task, longest_region_ns=draw.randint(1, task.wcet_ns)) for task in tasks]
         return taskset(tasks, Policy(rule, "partitioned", kind != "none"), 1, draw)  # type: ignore[arg-type]
 
     return make
-
-
-def _cut(task: PeriodicTask, draw: Random) -> PeriodicTask:
-    cuts = sorted(draw.sample(range(1, task.wcet_ns), min(draw.randint(0, 3), task.wcet_ns - 1)))
-    edges = [0, *cuts, task.wcet_ns]
-    return replace(task, regions_ns=tuple(b - a for a, b in pairwise(edges)))
 
 
 MODELS: dict[str, Callable[[Random], TaskSet]] = {
@@ -247,52 +230,39 @@ _WEAKER: tuple[tuple[str, Callable[[PeriodicTask], PeriodicTask]], ...] = (
 """Reasons for larger bounds, and what each of them leaves out of a task."""
 
 
-def check(name: str, seed: str, tally: Tally) -> None:
-    """Compare one drawn system of a model and add the results."""
-    draw = Random(seed)
-    made = MODELS[name](draw)
-    found = list(differences(made))
-    for row in found:
-        reason = explain(made, row)
-        kind = row.kind if row.kind in ("equal", "in range") else f"{row.kind}: {reason or 'NOT EXPLAINED'}"
-        tally.counts[name, row.test, kind] += 1
-        tally.examples.setdefault((name, row.test, kind), f"{row} {seed} {made}")
-    small = len(made.tasks) <= 4 and max(t.period_ns for t in made.tasks) <= 12 and "curve" not in name
-    if small and any(row.kind not in ("equal", "in range") for row in found):
-        tally.explored += 1
-        system, phases = set_system(made, draw)
-        truth = explore(system, phases, 2000)
-        number = {task.name: index for index, task in enumerate(made.tasks)}
+def check(seed: int, name: str, numbers: range) -> Tally:
+    """Compare drawn systems of a model."""
+    tally = Tally()
+    for number in numbers:
+        draw = Random(f"{name}/{seed}/{number}")
+        made = MODELS[name](draw)
+        found = list(differences(made))
+        for row in found:
+            reason = explain(made, row)
+            kind = row.kind if row.kind in ("equal", "in range") else f"{row.kind}: {reason or 'NOT EXPLAINED'}"
+            tally.count("comparisons", (name, row.test, kind))
+            if "NOT EXPLAINED" in kind:
+                tally.faults.append(f"{kind}: {row} {name}/{seed}/{number} {made}")
+        small = len(made.tasks) <= 4 and max(t.period_ns for t in made.tasks) <= 12 and "curve" not in name
+        if not small or all(row.kind in ("equal", "in range") for row in found):
+            continue
+        tally.count("explored", "")
+        truth = explore(*set_system(made, draw), 2000)
+        longest = {task.name: value for task, value in zip(made.tasks, truth.responses, strict=True)}
         for row in found:
             for side, value in (("ours", row.ours), ("theirs", row.theirs)):
-                if row.task and value is not None and value < truth.responses[number[row.task]]:
-                    worst = truth.responses[number[row.task]]
-                    tally.refuted.append(f"{side}: {row} below {worst}, which occurs: {seed} {made}")
+                if row.task and value is not None and value < longest[row.task]:
+                    tally.faults.append(f"{side}: {row} below {longest[row.task]}, which occurs: {made}")
+    return tally
 
 
 def main() -> int:
     """Run the comparison and print its table; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--systems", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--model", choices=list(MODELS), action="append")
-    chosen = parser.parse_args()
-    names = chosen.model or list(MODELS)
-    tally = Tally()
-    for number in range(chosen.systems):
-        name = names[number % len(names)]
-        check(name, f"{name}/{chosen.seed}/{number}", tally)
-    for (name, test, kind), count in sorted(tally.counts.items()):
+    chosen = parser_of(__doc__, 10_000, list(MODELS)).parse_args()
+    total = spread(partial(check, chosen.seed), divided(chosen.systems, chosen.family or list(MODELS)), chosen.workers)
+    for (name, test, kind), count in sorted(total.counts["comparisons"].items()):
         print(f"{name:24} {test:40} {count:7}  {kind}")
-    unexplained = [key for key in tally.counts if "NOT EXPLAINED" in key[2]]
-    for key in unexplained:
-        print("\n", tally.examples[key])
-    total = sum(tally.counts.values())
-    print(f"\n{chosen.systems} systems, {total} comparisons, {tally.explored} with a difference explored exhaustively;")
-    print(f"{sum(tally.counts[key] for key in unexplained)} unexplained, {len(tally.refuted)} bounds below truth")
-    for line in tally.refuted[:5]:
-        print(line)
-    return 1 if unexplained or tally.refuted else 0
+    return 1 if total.faults else 0
 
 
 if __name__ == "__main__":

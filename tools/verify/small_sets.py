@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from random import Random
 
 from socsched.descriptor.taskset import PeriodicTask, Policy, TaskSet
 from socsched.schedulability.published.choose import analyse
 from socsched_literature.studies.acceptance import uunifast
 from tools.verify.explorer import System, Task
-from tools.verify.random_systems import from_any_phase, taskset
+from tools.verify.random_systems import cut, from_any_phase, taskset
 
 PERIODS = (3, 4, 5, 6, 10, 12, 15, 20)
 """Periods drawn (ticks); all divide 60."""
@@ -33,21 +32,11 @@ def _one(rule: str, preemption: str, jitter: bool = False) -> Callable[[Random],
     def make(draw: Random) -> TaskSet:
         tasks = _tasks(draw, draw.uniform(0.4, 1.0), 2, 4, jitter, True)
         if preemption == "regions":
-            for index, task in enumerate(tasks):
-                cuts = sorted(draw.sample(range(1, task.wcet_ns), min(draw.randint(0, 2), task.wcet_ns - 1)))
-                edges = [0, *cuts, task.wcet_ns]
-                tasks[index] = replace(task, regions_ns=tuple(b - a for a, b in pairwise(edges)))
+            tasks = [cut(task, draw, 2) for task in tasks]
         elif preemption == "floating":
-            tasks = [
-                replace(task, longest_region_ns=draw.randint(1, task.wcet_ns)) if draw.random() < 0.7 else task
-                for task in tasks
-            ]
-        made = taskset(tasks, Policy(rule, "partitioned", preemption != "none"))  # type: ignore[arg-type]
-        shuffled = list(range(len(tasks)))
-        draw.shuffle(shuffled)
-        if draw.random() < 0.3:
-            made = replace(made, tasks=tuple(replace(t, prio=p) for t, p in zip(made.tasks, shuffled, strict=True)))
-        return made
+            tasks = [replace(t, longest_region_ns=draw.randint(1, t.wcet_ns) * (draw.random() < 0.7)) for t in tasks]
+        policy = Policy(rule, "partitioned", preemption != "none")  # type: ignore[arg-type]
+        return taskset(tasks, policy, 1, draw if draw.random() < 0.3 else None)
 
     return make
 

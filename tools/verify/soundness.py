@@ -16,13 +16,13 @@ import argparse
 import sys
 import time
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from socsched.descriptor.taskset import TaskSet
 from socsched.schedulability.published.choose import Analysis, analyse
+from tools.verify.cases import Tally, divided, parser_of, spread
 from tools.verify.plan_runs import PlanTally, check_cases, minimal
 from tools.verify.random_systems import FAMILIES, from_any_phase
 from tools.verify.reference_simulator import Seen, observed, phasings, simulate
@@ -30,23 +30,6 @@ from tools.verify.reference_simulator import Seen, observed, phasings, simulate
 LONGEST_RUN = 700
 STEP = 50
 """Plans checked at a time."""
-
-
-@dataclass
-class Tally:
-    """Bounds by test: how many were checked, how many reached exactly; what contradicts them."""
-
-    systems: int = 0
-    checked: Counter[str] = field(default_factory=Counter)
-    reached: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
-
-    def add(self, other: Tally) -> None:
-        """Add another tally to this one."""
-        self.systems += other.systems
-        self.checked += other.checked
-        self.reached += other.reached
-        self.violations += other.violations
 
 
 def responses_seen(taskset: TaskSet, runs: int, seed: int) -> dict[str, int]:
@@ -106,7 +89,7 @@ def _chain(taskset: TaskSet, seen: Seen) -> dict[str, int]:
 
 def check(taskset: TaskSet, runs: int, seed: int) -> Tally:
     """Return the result of checking simulations of a task set against the bounds of every applicable test."""
-    analysis, tally = analyse(from_any_phase(taskset)), Tally(1)
+    analysis, tally = analyse(from_any_phase(taskset)), Tally()
     seen = responses_seen(taskset, runs, seed)
     chain = chains_seen(taskset, seed) if taskset.chain else {}
     for outcome in analysis.outcomes:
@@ -116,13 +99,13 @@ def check(taskset: TaskSet, runs: int, seed: int) -> Tally:
         rows = [(name, bound.value, seen.get(name, 0)) for name, bound in outcome.answer.bounds.items()]
         rows += [(name, bound.value, chain.get(name, 0)) for name, bound in outcome.answer.chain.items()]
         for name, bound, value in rows:
-            tally.checked[test] += 1
-            tally.reached[test] += value == bound
+            tally.count("bounds", test)
+            tally.count("reached", test, value == bound)
             if value > bound:
-                tally.violations.append(f"{test}: {name} observed {value} above {bound}: {taskset}")
+                tally.faults.append(f"{test}: {name} observed {value} above {bound}: {taskset}")
         for bound_of in (*outcome.answer.bounds.values(), *outcome.answer.chain.values()):
             if sum(value for _, value in bound_of.terms) != bound_of.value:
-                tally.violations.append(f"{test}: terms {bound_of.terms} do not add up to {bound_of.value}: {taskset}")
+                tally.faults.append(f"{test}: terms {bound_of.terms} do not add up to {bound_of.value}: {taskset}")
     _check_miss(taskset, analysis, seed, tally)
     return tally
 
@@ -135,16 +118,15 @@ def _check_miss(taskset: TaskSet, analysis: Analysis, seed: int, tally: Tally) -
     offsets = [task.offset_ns for task in taskset.tasks]
     seen = simulate(taskset, offsets, 4000, seed, True).responses
     for test in said:
-        tally.checked[f"{test} (a miss)"] += 1
+        tally.count("bounds", f"{test} (a miss)")
         if all(seen.get(task.name, task.deadline_ns + 1) <= task.deadline_ns for task in taskset.tasks):
-            tally.violations.append(f"{test}: predicts a miss that does not happen: {taskset}")
+            tally.faults.append(f"{test}: predicts a miss that does not happen: {taskset}")
 
 
-def search(job: tuple[str, int, int, int]) -> Tally:
-    """Check `count` systems of a family."""
-    family, count, seed, runs = job
+def search(seed: int, runs: int, family: str, numbers: range) -> Tally:
+    """Check some systems of a family."""
     tally = Tally()
-    for number in range(count):
+    for number in numbers:
         draw = Random(f"{family}/{seed}/{number}")
         tally.add(check(FAMILIES[family](draw), runs, draw.randrange(2**31)))
     return tally
@@ -176,14 +158,20 @@ def search_plans(chosen: argparse.Namespace) -> PlanTally:
     return total
 
 
+def search_sets(chosen: argparse.Namespace) -> Tally:
+    """Check random task sets and print what was checked."""
+    amounts = divided(chosen.systems, chosen.family or list(FAMILIES))
+    total = spread(partial(search, chosen.seed, chosen.phasings), amounts, chosen.workers)
+    print(f"\n{'test':45} {'bounds':>8} {'reached':>8}")
+    for test, count in sorted(total.counts["bounds"].items()):
+        print(f"{test:45} {count:8} {total.counts['reached'][test]:8}")
+    return total
+
+
 def main() -> int:
     """Run the search and print what was checked; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--systems", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = parser_of(__doc__, 10_000, sorted(FAMILIES))
     parser.add_argument("--phasings", type=int, default=8)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--family", choices=sorted(FAMILIES), action="append")
     parser.add_argument("--plans", type=int, default=2_000)
     parser.add_argument("--shrink", type=int, default=20, help="plans with faults that are shrunk")
     parser.add_argument("--case", type=int, help="number of a plan")
@@ -193,31 +181,7 @@ def main() -> int:
         print(f"{label}\n{text}")
         return 1
     broken = bool(chosen.plans and search_plans(chosen).cases)
-    return int(bool(chosen.systems and search_sets(chosen).violations) or broken)
-
-
-def search_sets(chosen: argparse.Namespace) -> Tally:
-    """Check random task sets and print what was checked."""
-    families = chosen.family or list(FAMILIES)
-    share, more = divmod(chosen.systems, len(families))
-    jobs = [(name, share + (index < more), chosen.seed, chosen.phasings) for index, name in enumerate(families)]
-    total, began = Tally(), time.perf_counter()
-    with ProcessPoolExecutor(chosen.workers) as pool:
-        for (name, count, _, _), tally in zip(jobs, pool.map(search, jobs), strict=True):
-            print(
-                f"{name:45} {count:6} systems, {sum(tally.checked.values()):7} bounds, {len(tally.violations)} violated"
-            )
-            total.add(tally)
-    print(f"\n{'test':45} {'bounds':>8} {'reached':>8}")
-    for test in sorted(total.checked):
-        print(f"{test:45} {total.checked[test]:8} {total.reached[test]:8}")
-    print(
-        f"\n{total.systems} systems, {sum(total.checked.values())} bounds, {len(total.violations)} violations", end=""
-    )
-    print(f" ({time.perf_counter() - began:.0f} s)")
-    for line in total.violations[:5]:
-        print(line)
-    return total
+    return int(bool(chosen.systems and search_sets(chosen).faults) or broken)
 
 
 if __name__ == "__main__":

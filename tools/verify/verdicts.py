@@ -18,11 +18,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -35,6 +34,8 @@ from socsched.descriptor.catalog import get_platform, pipeline_names, platform_n
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.planning.io import to_document
 from socsched.planning.plan import Plan
+from tools.verify.cases import Tally, divided, spread
+from tools.verify.plan_runs import shifted, sources
 
 BOARDS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("jetson-agx-orin-64gb", "MAXN", ("cpu", "gpu"), 12),
@@ -63,24 +64,6 @@ class Drawn:
         """Return the plan of the pipeline through the ordinary procedure."""
         pipeline = pipeline_from_mapping(self.document, "drawn.yaml")
         return plan_with(pipeline, get_platform(self.board), self.mode, replace(self.options, **changes))
-
-
-@dataclass
-class Tally:
-    """Verdicts by class of pipeline, wrong ones with their seeds, requirements left open, theorems used."""
-
-    verdicts: dict[str, Counter[str]] = field(default_factory=dict)
-    wrong: list[str] = field(default_factory=list)
-    open: Counter[str] = field(default_factory=Counter)
-    theorems: Counter[str] = field(default_factory=Counter)
-
-    def add(self, other: Tally) -> None:
-        """Add another tally to this one."""
-        for name, counts in other.verdicts.items():
-            self.verdicts.setdefault(name, Counter()).update(counts)
-        self.wrong += other.wrong
-        self.open += other.open
-        self.theorems += other.theorems
 
 
 class Writer:
@@ -200,33 +183,16 @@ def feasible_pipeline(draw: Random) -> Drawn:
     return w.drawn()
 
 
-def shifted(plan: Plan, draw: Random) -> Plan:
-    """Return a plan whose sources start at other phases; those of a common join keep theirs to each other."""
-    root: dict[str, str] = {name: name for name in (*(s.name for s in plan.sensors), *(t.name for t in plan.tasks))}
-
-    def find(name: str) -> str:
-        while root[name] != name:
-            name = root[name]
-        return name
-
-    for task in plan.tasks:
-        for other in () if task.timer else task.after:
-            root[find(other)] = find(task.name)
-    shift = {name: draw.randrange(10**8) for name in root}
-    sensors = tuple(replace(s, offset_ns=s.offset_ns + shift[find(s.name)]) for s in plan.sensors)
-    tasks = tuple(replace(t, offset_ns=t.offset_ns + shift[find(t.name)]) if t.timer else t for t in plan.tasks)
-    return replace(plan, sensors=sensors, tasks=tasks)
-
-
 def longest_seen(plan: Plan, phases: int, draw: Random) -> dict[str, tuple[int, int]] | None:
     """Return the longest response and the greatest age (ns) of every chain; None if a frame was lost or late.
 
     The stated phases come first, with `phases` seeds; then sources shift where nothing ties them to each other.
     """
-    longest = max([t.period_ns for t in plan.tasks])
+    longest, groups = max([t.period_ns for t in plan.tasks]), sources(plan)
     seen: dict[str, tuple[int, int]] = {}
     for number in range(phases):
-        found = simulate_plan(plan if number % 2 == 0 else shifted(plan, draw), 12 * longest, seed=number, record=False)
+        moved = shifted(plan, groups, [draw.randrange(10**8) for _ in groups]) if number % 2 else plan
+        found = simulate_plan(moved, 12 * longest, seed=number, record=False)
         for name, chain in found.figures["chains"].items():
             if chain["dropped"] or chain["missed"]:
                 return None
@@ -264,24 +230,25 @@ def check_feasible(seed: str, phases: int) -> Tally:
     if not seen:
         return tally
     plan = replace(drawn, document=above(drawn.document, seen)).plan(explain=False)
-    tally.verdicts["feasible by simulation"] = Counter([plan.verdict])
+    tally.count(plan.verdict, "feasible by simulation")
     if plan.verdict == "infeasible":
-        tally.wrong.append(f"{seed}: infeasible although simulated: {plan.solver.proof}")
-    tally.open.update({v.requirement.split(" of ")[0] for v in plan.violations} if plan.verdict == "undecided" else ())
+        tally.faults.append(f"{seed}: infeasible although simulated: {plan.solver.proof}")
+    for open_ in {v.requirement.split(" of ")[0] for v in plan.violations} if plan.verdict == "undecided" else ():
+        tally.count("left open", open_)
     return tally
+
+
+def _lanes(w: Writer, engine: str) -> int:
+    """Return the lanes of an engine, or of all of a kind, in the mode."""
+    board = get_platform(w.board)
+    states = [(e, board.mode(w.mode).engines[e.id]) for e in board.engines if engine in (e.id, e.kind)]
+    return sum(state.units if e.shares == "unit" else bool(state.units) for e, state in states)
 
 
 def _capacity(draw: Random, w: Writer) -> Drawn:
     """More work on one kind of engine than its units have time for."""
     engine = draw.choice(w.engines)
-    model = get_platform(w.board)
-    mode = model.mode(w.mode)
-    lanes = sum(
-        mode.engines[e.id].units if e.shares == "unit" else bool(mode.engines[e.id].units)
-        for e in model.engines
-        if engine in (e.id, e.kind)
-    )
-    total = 0.0
+    lanes, total = _lanes(w, engine), 0.0
     while total <= lanes * MARGIN + 0.01:
         period = draw.choice(PERIODS)
         load = draw.uniform(0.3, 0.95)
@@ -293,16 +260,7 @@ def _capacity(draw: Random, w: Writer) -> Drawn:
 
 def _jointly(draw: Random, w: Writer) -> Drawn:
     """More work than all engines have time for, whatever the division: every stage runs on each at another speed."""
-    board = get_platform(w.board)
-    mode = board.mode(w.mode)
-    units = {
-        name: sum(
-            mode.engines[e.id].units if e.shares == "unit" else bool(mode.engines[e.id].units)
-            for e in board.engines
-            if name in (e.id, e.kind)
-        )
-        for name in w.engines
-    }
+    units = {name: _lanes(w, name) for name in w.engines}
     price = {name: draw.uniform(0.5, 2.0) for name in w.engines}
     room = sum(price[name] * units[name] for name in w.engines)
     total = 0.0
@@ -421,10 +379,11 @@ def check_infeasible(kind: str, seed: str) -> Tally:
     """Return the verdict on one pipeline that no plan meets."""
     draw, tally = Random(seed), Tally()
     plan = INFEASIBLE[kind](draw, Writer(draw)).plan(explain=False)
-    tally.verdicts[kind] = Counter([plan.verdict])
+    tally.count(plan.verdict, kind)
     if plan.verdict == "feasible":
-        tally.wrong.append(f"{seed}: feasible although {kind} is exceeded")
-    tally.theorems.update(_theorems(plan))
+        tally.faults.append(f"{seed}: feasible although {kind} is exceeded")
+    for theorem in _theorems(plan):
+        tally.count("proofs by", theorem)
     return tally
 
 
@@ -437,13 +396,12 @@ def _theorems(plan: Plan) -> list[str]:
     return list(dict.fromkeys(one.theorem for one in found)) if found else [proof.method]
 
 
-def search(job: tuple[str, int, int, int, int]) -> Tally:
-    """Check pipelines `first` to `last` of one kind, the empty kind for feasible ones."""
-    kind, first, last, seed, phases = job
+def search(seed: int, phases: int, kind: str, numbers: range) -> Tally:
+    """Check pipelines of one kind."""
     tally = Tally()
-    for number in range(first, last):
-        name = f"{kind or 'feasible'}/{seed}/{number}"
-        tally.add(check_infeasible(kind, name) if kind else check_feasible(name, phases))
+    for number in numbers:
+        name = f"{kind}/{seed}/{number}"
+        tally.add(check_infeasible(kind, name) if kind in INFEASIBLE else check_feasible(name, phases))
     return tally
 
 
@@ -481,25 +439,11 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.shipped:
         return shipped(chosen.output, -1 if chosen.reversed else 1)
-    jobs = [("", at, min(at + 10, chosen.feasible), chosen.seed, chosen.phases) for at in range(0, chosen.feasible, 10)]
-    each, more = divmod(chosen.infeasible, len(INFEASIBLE))
-    for index, kind in enumerate(INFEASIBLE):
-        count = each + (index < more)
-        jobs += [(kind, at, min(at + 25, count), chosen.seed, 0) for at in range(0, count, 25)]
-    total, began = Tally(), time.perf_counter()
-    with ProcessPoolExecutor(chosen.workers) as pool:
-        for job, tally in zip(jobs, pool.map(search, jobs), strict=True):
-            total.add(tally)
-            for line in tally.wrong:
-                print(line, flush=True)
-            if job[2] % 100 == 0 or job[2] == chosen.feasible:
-                print(f"{job[0] or 'feasible'}: {job[2]} drawn, {time.perf_counter() - began:.0f} s", flush=True)
-    for name, counts in total.verdicts.items():
-        print(f"{name:24} {sum(counts.values()):5}  " + ", ".join(f"{count} {v}" for v, count in counts.most_common()))
-    print("undecided for: " + ", ".join(f"{name} {count}" for name, count in total.open.most_common()))
-    print("infeasible by: " + ", ".join(f"{name} {count}" for name, count in total.theorems.most_common()))
-    print(f"{len(total.wrong)} wrong ({time.perf_counter() - began:.0f} s)")
-    return 1 if total.wrong else 0
+    amounts = {"feasible": chosen.feasible} | divided(chosen.infeasible, list(INFEASIBLE))
+    total = spread(partial(search, chosen.seed, chosen.phases), amounts, chosen.workers, 10)
+    for table, counts in total.counts.items():
+        print(f"{table}: " + ", ".join(f"{name} {count}" for name, count in counts.most_common()))
+    return 1 if total.faults else 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from socsched.descriptor.taskset import (
     Accelerator,
@@ -17,6 +18,7 @@ from socsched.descriptor.taskset import (
     PeriodicTask,
     Policy,
     TaskSet,
+    taskset_from_mapping,
 )
 from socsched_literature.studies.acceptance import uunifast
 
@@ -195,6 +197,25 @@ def _chain(communication: str, processors: int) -> Callable[[Random], TaskSet]:
     return make
 
 
+def _levels(policy: str) -> Callable[[Random], TaskSet]:
+    def make(draw: Random) -> TaskSet:
+        rows = []
+        for rank in range(draw.randint(2, 4)):
+            period = draw.choice((5, 6, 8, 10, 12, 15))
+            low = draw.randint(1, max(period // 4, 1))
+            row: dict[str, Any] = {"period": period, "wcet": low, "prio": rank}
+            if rank == 0 or draw.random() < 0.6:
+                row |= {"wcet": draw.randint(low, min(3 * low, period))}
+                row["wcets"] = [low, row["wcet"]]
+            elif policy == "FP" and draw.random() < 0.4:
+                row["degraded"] = {"wcet": draw.randint(1, low), "period": draw.randint(period, 2 * period)}
+            rows.append(row)
+        draw.shuffle(rows)
+        return taskset_from_mapping({"policy": policy, "tasks": rows}, "levels")
+
+    return make
+
+
 FAMILIES: dict[str, Callable[[Random], TaskSet]] = {
     "rate monotonic": _one("rm", deadlines="implicit"),
     "fixed priorities": _one("fp"),
@@ -223,6 +244,8 @@ FAMILIES: dict[str, Callable[[Random], TaskSet]] = {
     "accelerator, busy waiting": _accelerator("busy"),
     "accelerator, server": _accelerator("server"),
     "bandwidth reservations": _reserved,
+    "levels of criticality, fixed priorities": _levels("FP"),
+    "levels of criticality, EDF": _levels("EDF"),
     "chain, one processor": _chain("implicit", 1),
     "chain, two processors": _chain("implicit", 2),
     "chain, LET": _chain("let", 1),

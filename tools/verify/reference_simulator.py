@@ -1,12 +1,17 @@
 """A second, slow simulator for checking bounds: one step per ns, no optimisation, every kind of task set.
 
 It shares no code with the simulator of the product.  Task sets have to be small: times of some tens of ns.
+
+Levels of criticality on one processor are those of AMC (Baruah, Burns, Davis, RTSS 2011) and EDF-VD (Baruah et al.,
+ECRTS 2012): a job that has run for its bound of the present level without ending raises the level; jobs of lower
+criticality are then aborted, later ones dropped or run degraded, until an idle instant returns to the lowest level.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from random import Random
 
 from socsched.descriptor.taskset import Node, PeriodicTask, TaskSet
@@ -36,6 +41,7 @@ class Job:
     pieces: list[Piece] = field(default_factory=list)
     marks: list[tuple[int, str, int, int]] = field(default_factory=list)
     accesses: frozenset[int] = frozenset()
+    degraded: bool = False
     state: str = "ready"
     wake: int = 0
     start: int = -1
@@ -57,6 +63,8 @@ class Simulation:
         self.offsets, self.ranks = offsets, taskset.ranks
         self.queues: list[list[Job]] = [[] for _ in taskset.tasks]
         self.released = [0] * len(taskset.tasks)
+        self.arrivals = list(offsets)
+        self.level, self.scale = 0, _virtual_deadlines(taskset)
         self.latest = [-(10**9)] * len(taskset.tasks)
         self.pending: list[Job] = []
         self.running: dict[int, list[Piece]] = {}
@@ -72,14 +80,19 @@ class Simulation:
                 self.spent.clear()
             self._release(now)
             self._wake(now)
+            self.level = self.level if any(self.queues) else 0
             self._serve()
             self._execute(now)
         return self.seen
 
     def _release(self, now: int) -> None:
         for index, task in enumerate(self.taskset.tasks):
-            arrival = self.offsets[index] + self.released[index] * task.period_ns
+            arrival = self.arrivals[index]
             if now >= arrival:
+                low = task.level < self.level
+                self.arrivals[index] += task.degraded_ns[1] if low and task.degraded_ns else task.period_ns
+                if low and not task.degraded_ns:
+                    continue
                 self.released[index] += 1
                 late = self.draw.randint(0, task.jitter_ns) if not self.worst else 0
                 if self.worst and self.released[index] == 1:
@@ -93,9 +106,14 @@ class Simulation:
 
     def _job(self, index: int, task: PeriodicTask, arrival: int, release: int) -> Job:
         rule = self.taskset.policy.rule
-        first = {"edf": arrival + task.deadline_ns, "fifo": release}.get(rule, self.ranks[index])
+        due = arrival + task.deadline_ns * (self.scale if task.level > self.level else 1)
+        first = {"edf": due, "fifo": release}.get(rule, self.ranks[index])
         job = Job(index, arrival, release, (first, self.draw.random() if rule in ("edf", "fifo") else 0))
         cost = task.wcet_ns if self.worst or self.draw.random() < 0.5 else self.draw.randint(task.bcet_ns, task.wcet_ns)
+        if task.level and not self.worst and self.draw.random() < 0.6:
+            cost = task.wcet_at(0)
+        if task.level < self.level and task.degraded_ns:
+            cost, job.degraded = min(cost, task.degraded_ns[0]), True
         if task.graph is not None:
             before = [sum(b == i for _, b in task.graph.edges) for i in range(len(task.graph.nodes))]
             job.pieces = [
@@ -142,9 +160,10 @@ class Simulation:
 
     def _finish(self, queue: list[Job], now: int) -> None:
         job = queue.pop(0)
-        name = self.taskset.tasks[job.task].name
-        self.seen.responses[name] = max(self.seen.responses.get(name, 0), now - job.arrival)
-        self.seen.jobs[name].append((job.start, now))
+        task = self.taskset.tasks[job.task]
+        if not task.degraded_ns:  # the bound of one that may be degraded holds until an overrun only
+            self.seen.responses[task.name] = max(self.seen.responses.get(task.name, 0), now - job.arrival)
+        self.seen.jobs[task.name].append((job.start, now))
         if queue:
             self._wake(now)
 
@@ -243,6 +262,9 @@ class Simulation:
                 job.marks[0] = (1, *job.marks[0][1:])
         piece.left -= 1
         piece.done += 1
+        task = self.taskset.tasks[job.task]
+        if piece.left and task.level > self.level and piece.done >= task.wcet_at(self.level):
+            self._raise_level()
         if piece.left == 0 and len(job.pieces) > 1:
             graph = self.taskset.tasks[job.task].graph
             assert graph is not None
@@ -250,6 +272,22 @@ class Simulation:
             for a, b in graph.edges:
                 if a == here:
                     job.pieces[b].needs -= 1
+
+    def _raise_level(self) -> None:
+        self.level += 1
+        for task, queue in zip(self.taskset.tasks, self.queues, strict=True):
+            queue[:] = [job for job in queue if task.level >= self.level or job.degraded]
+            for job in queue if self.taskset.policy.rule == "edf" else ():
+                job.key = (job.arrival + task.deadline_ns, *job.key[1:])
+
+
+def _virtual_deadlines(taskset: TaskSet) -> Fraction:
+    """Return the factor on deadlines of high criticality before an overrun; 1 where plain EDF suffices."""
+    high = [task for task in taskset.tasks if task.level]
+    low = sum((Fraction(t.wcet_ns, t.period_ns) for t in taskset.tasks if not t.level), Fraction())
+    if low + sum(Fraction(t.wcet_ns, t.period_ns) for t in high) <= 1 or low >= 1:
+        return Fraction(1)
+    return sum((Fraction(t.wcet_at(0), t.period_ns) for t in high), Fraction()) / (1 - low)
 
 
 def simulate(taskset: TaskSet, offsets: Sequence[int], until: int, seed: int, worst: bool) -> Seen:

@@ -113,9 +113,9 @@ def test_the_verb(profiles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_the_example_of_the_documentation_runs(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (checkout / "docs" / "sharing.md").read_text(encoding="utf-8")
+    page = (checkout / "socsched_literature" / "README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(compile(code, "docs/sharing.md", "exec"), {})
+    exec(compile(code, "README.md", "exec"), {})
     assert re.fullmatch(r"9\d\.\d% in time, worst network 9\d\.\d%\n", capsys.readouterr().out)
 
 

@@ -7,76 +7,49 @@ Expected values are written out from the vendors' files and the published logs, 
 
 from __future__ import annotations
 
+import csv
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from datafiles import read
+from datafiles import DATA, read
 
 from socsched.cost.roofs import accelerator_int8_peak, peak
 from socsched.descriptor.catalog import get_platform
-from socsched.descriptor.platform import Engine, Platform, dynamic_power
+from socsched.descriptor.platform import Engine, dynamic_power
 
 CHECKOUT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (CHECKOUT / "platforms").glob("*.yaml"))
 
-PEAKS = [  # board, mode, engine, precision, 10^12 operations/s dense, as the vendor or a data sheet states or implies
-    ("jetson-agx-orin-64gb", "MAXN", "gpu", "fp32", 5.33),
-    ("jetson-agx-orin-64gb", "MAXN", "gpu", "fp16", 42.6),
-    ("jetson-agx-orin-64gb", "MAXN", "gpu", "int8", 85.2),
-    ("jetson-agx-orin-64gb", "MAXN", "dla0", "int8", 26.2),
-    ("jetson-agx-orin-32gb", "MAXN", "gpu", "fp32", 3.33),
-    ("jetson-agx-orin-32gb", "MAXN", "gpu", "fp16", 26.7),
-    ("jetson-agx-orin-32gb", "MAXN", "gpu", "int8", 53.4),
-    ("jetson-agx-orin-32gb", "MAXN", "dla1", "int8", 22.95),
-    ("jetson-orin-nx-16gb", "MAXN", "gpu", "fp32", 1.88),
-    ("jetson-orin-nx-16gb", "MAXN", "gpu", "fp16", 15.0),
-    ("jetson-orin-nx-16gb", "MAXN", "gpu", "int8", 30.1),
-    ("jetson-orin-nx-16gb", "MAXN", "dla0", "int8", 10.1),
-    ("jetson-orin-nx-16gb", "MAXN_SUPER", "gpu", "fp16", 19.2),
-    ("jetson-orin-nx-16gb", "MAXN_SUPER", "gpu", "int8", 38.4),
-    ("jetson-orin-nx-16gb", "MAXN_SUPER", "dla0", "int8", 20.1),
-    ("jetson-orin-nano-8gb", "15W", "gpu", "fp32", 1.28),
-    ("jetson-orin-nano-8gb", "15W", "gpu", "fp16", 10.2),
-    ("jetson-orin-nano-8gb", "15W", "gpu", "int8", 20.5),
-    ("jetson-orin-nano-8gb", "MAXN_SUPER", "gpu", "fp32", 2.09),
-    ("jetson-orin-nano-8gb", "MAXN_SUPER", "gpu", "fp16", 16.7),
-    ("jetson-orin-nano-8gb", "MAXN_SUPER", "gpu", "int8", 33.4),
-    ("jetson-agx-xavier", "MAXN", "gpu", "fp32", 1.41),
-    ("jetson-agx-xavier", "MAXN", "gpu", "fp16", 11.3),
-    ("jetson-agx-xavier", "MAXN", "gpu", "int8", 22.6),
-    ("jetson-agx-xavier", "MAXN", "dla0", "int8", 5.7),
-    ("jetson-agx-xavier", "MAXN", "dla0", "fp16", 2.86),
-    ("jetson-tx2", "MAXN", "gpu", "fp32", 0.666),
-    ("rk3588", "performance", "npu0", "int8", 2.05),
-    ("rk3588", "performance", "npu2", "fp16", 1.024),
-    ("rk3588", "performance", "gpu", "fp32", 0.512),
-    ("qcs8550", "performance", "npu", "int8", 48.0),
-    ("qcs6490", "performance", "npu", "int8", 12.0),
-    ("sa8295p", "performance", "npu", "int8", 30.0),
-    ("qrb5165", "performance", "npu", "int8", 15.0),
-    ("jetson-agx-thor", "MAXN", "gpu", "fp32", 8.064),
-    ("jetson-agx-thor", "MAXN", "gpu", "fp16", 258.5),
-    ("jetson-agx-thor", "MAXN", "gpu", "fp8", 517.0),
-    ("jetson-agx-thor", "MAXN", "gpu", "fp4", 1035.0),
-    ("jetson-t4000", "MAXN", "gpu", "fp4", 600.0),
-    ("jetson-orin-nx-8gb", "MAXN", "gpu", "int8", 25.1),
-    ("jetson-orin-nx-8gb", "MAXN", "dla0", "int8", 10.1),
-    ("jetson-orin-nano-4gb", "10W", "gpu", "int8", 10.2),
-    ("tda4vm", "performance", "npu", "int8", 8.192),
-    ("am69a", "performance", "npu3", "int8", 8.192),
-    ("hailo-8", "performance", "npu", "int8", 26.0),
-    ("hailo-8l", "performance", "npu", "int8", 13.0),
-    ("qcs8275", "performance", "npu", "int8", 40.0),
-    ("rk3576", "performance", "npu1", "int8", 3.0),
-]
+
+def rows(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader((DATA / "boards" / f"{name}.csv").open(encoding="utf-8")))
 
 
-@pytest.mark.parametrize(("board", "mode", "engine", "precision", "tera"), PEAKS)
-def test_peaks(board: str, mode: str, engine: str, precision: str, tera: float) -> None:
-    platform = get_platform(board)
-    found = peak(platform.engine(engine), platform.mode(mode), precision)
-    assert found and found.dense / 1e12 == pytest.approx(tera, rel=0.01)
+@pytest.mark.parametrize("row", rows("peaks"), ids=lambda row: " ".join(list(row.values())[:4]))
+def test_peaks(row: dict[str, str]) -> None:
+    """10^12 operations a second, dense, as the vendor or a data sheet states or implies."""
+    platform = get_platform(row["board"])
+    found = peak(platform.engine(row["engine"]), platform.mode(row["mode"]), row["precision"])
+    assert found and found.dense / 1e12 == pytest.approx(float(row["tera"]), rel=0.01)
+
+
+@pytest.mark.parametrize("row", rows("modes"), ids=lambda row: f"{row['board']} {row['mode']}")
+def test_modes_are_the_vendors(row: dict[str, str]) -> None:
+    """Cores online, their clock, SMs online, the GPU's and the DLA's clock, from the vendor's files."""
+    platform = get_platform(row["board"])
+    mode = platform.mode(row["mode"])
+    states = [mode.engines[e.id] for e in platform.engines if e.kind == "cpu" and mode.engines[e.id].units]
+    dla = [mode.engines[e.id].clock_hz for e in platform.engines if e.kind == "dla"][:1]
+    assert (mode.name, mode.id, sum(state.units for state in states)) == (
+        row["mode"],
+        int(row["id"]),
+        int(row["cores"]),
+    )
+    assert {state.clock_hz for state in states} == {round(float(row["core_mhz"]) * 1e6)}
+    assert mode.engines["gpu"].units == int(row["sm"])
+    assert mode.engines["gpu"].clock_hz == round(float(row["gpu_mhz"]) * 1e6)
+    assert dla == ([round(float(row["dla_mhz"]) * 1e6)] if row["dla_mhz"] else [])
 
 
 @pytest.mark.parametrize("board", NAMES)
@@ -88,77 +61,6 @@ def test_totals_equal_those_stated_by_the_vendor(board: str) -> None:
             assert accelerator_int8_peak(platform, mode).sparse / 1e12 == pytest.approx(stated.value, rel=0.03), (
                 mode.name
             )
-
-
-def cores(platform: Platform, mode: str) -> int:
-    return sum(platform.mode(mode).engines[e.id].units for e in platform.engines if e.kind == "cpu")
-
-
-MODES = {  # board -> mode -> (id, cores online, core MHz, SM online, GPU MHz, DLA MHz), from the vendor's files
-    "jetson-agx-orin-32gb": {
-        "MAXN": (0, 8, 2201.6, 14, 930, 1400),
-        "MODE_15W": (1, 4, 1113.6, 6, 408, 614.4),
-        "MODE_30W": (2, 8, 1728, 8, 612, 1369.6),
-        "MODE_40W": (3, 8, 1497.6, 14, 816, 1228.8),
-    },
-    "jetson-orin-nx-16gb": {
-        "MAXN": (0, 8, 1984, 8, 918, 614.4),
-        "10W": (1, 4, 1190.4, 4, 612, 153.6),
-        "15W": (2, 4, 1651.2, 4, 612, 614.4),
-        "25W": (3, 8, 1497.6, 8, 408, 614.4),
-        "MAXN_SUPER": (0, 8, 1984, 8, 1173, 1228.8),
-        "40W": (4, 8, 1497.6, 8, 1173, 908.8),
-    },
-    "jetson-orin-nano-8gb": {
-        "15W": (0, 6, 1510.4, 8, 624.75, None),
-        "7W": (1, 4, 960, 4, 408, None),
-        "25W": (1, 6, 1344, 8, 918, None),
-        "MAXN_SUPER": (2, 6, 1728, 8, 1020, None),
-    },
-    "jetson-orin-nx-8gb": {
-        "MAXN": (0, 6, 1984, 8, 765, 614.4),
-        "10W": (1, 4, 1190.4, 4, 612, 153.6),
-        "15W": (2, 4, 1420.8, 4, 612, 614.4),
-        "20W": (3, 6, 1497.6, 8, 408, 614.4),
-    },
-    "jetson-orin-nano-4gb": {
-        "10W": (0, 6, 1510.4, 4, 624.75, None),
-        "7W_AI": (1, 4, 806.4, 4, 408, None),
-        "7W_CPU": (2, 4, 960, 4, 306, None),
-    },
-    "jetson-agx-xavier": {
-        "MAXN": (0, 8, 2265.6, 8, 1377, 1395.2),
-        "MODE_10W": (1, 2, 1190.4, 4, 522.75, 550),
-        "MODE_15W": (2, 4, 1190.4, 8, 675.75, 750),
-        "MODE_30W_ALL": (3, 8, 1190.4, 8, 905.25, 1050),
-        "MODE_30W_6CORE": (4, 6, 1420.8, 8, 905.25, 1050),
-        "MODE_30W_4CORE": (5, 4, 1804.8, 8, 905.25, 1050),
-        "MODE_30W_2CORE": (6, 2, 2112, 8, 905.25, 1050),
-        "MODE_15W_DESKTOP": (7, 4, 2188.8, 8, 675.75, 115.2),
-    },
-    "jetson-tx2": {
-        "MAXN": (0, 6, 2035.2, 2, 1300.5, None),
-        "MAXQ": (1, 4, 1267.2, 2, 854.25, None),
-        "MAXP_CORE_ALL": (2, 6, 1420.8, 2, 1122, None),
-        "MAXP_CORE_ARM": (3, 4, 2035.2, 2, 1122, None),
-    },
-}
-
-
-@pytest.mark.parametrize("board", MODES)
-def test_modes_are_the_vendors(board: str) -> None:
-    platform = get_platform(board)
-    for name, (number, online, core_mhz, units, gpu_mhz, dla_mhz) in MODES[board].items():
-        mode = platform.mode(name)
-        assert (mode.name, mode.id, cores(platform, name)) == (name, number, online)
-        assert {
-            mode.engines[e.id].clock_hz for e in platform.engines if e.kind == "cpu" and mode.engines[e.id].units
-        } == {round(core_mhz * 1e6)}, name
-        assert (mode.engines["gpu"].units, mode.engines["gpu"].clock_hz) == (units, round(gpu_mhz * 1e6)), name
-        if dla_mhz:
-            assert mode.engines["dla0"].clock_hz == round(dla_mhz * 1e6), name
-        else:
-            assert not any(engine.kind == "dla" for engine in platform.engines)
 
 
 def test_memory_clock_caps_bandwidth() -> None:

@@ -23,9 +23,7 @@ from socsched.api import folders
 from socsched.cli.root import run
 from socsched.errors import EXIT_MACHINE, EXIT_OK, EXIT_USAGE, InputError, SocschedError
 from socsched.files import put_in_place, replacing, write_file
-from socsched.trace.io import load as load_trace
 from socsched.trace.trace import Trace
-from socsched.trace.why import Why
 from tests.journals import write_journal
 
 PIPELINE, BOARD = "pointpillars-s", "jetson-orin-nx-16gb"
@@ -274,28 +272,6 @@ def test_the_journal_of_another_run_is_refused(made: Path, tmp_path: Path, capsy
     shutil.copy(made / "other" / folders.PLAN, tmp_path)
     assert run(["why", str(tmp_path)]) == EXIT_USAGE
     assert "not the journal of the run" in capsys.readouterr().err
-
-
-def test_a_journal_cut_off_at_any_line_is_recovered(made: Path, tmp_path: Path) -> None:
-    """Releases precede the jobs they start; journals written in another order do not need them either."""
-    shutil.copy(made / "one" / folders.PLAN, tmp_path)
-    whole = load_trace(made / "one" / folders.TRACE)
-    releases = {name: list(times) for name, times in whole.releases.items()}
-    trace = Trace("measured", 0, 0, jobs=whole.jobs, slices=whole.slices, releases=releases)
-    write_journal(tmp_path / folders.JOURNAL, trace)
-    head, *lines = (tmp_path / folders.JOURNAL).read_text().splitlines(keepends=True)
-    kinds = [next(iter(json.loads(line))) for line in lines]
-    assert kinds.index("releases") < kinds.index("jobs")
-    others = [line for line in lines if "releases" not in json.loads(line)]
-    for reported in (*(lines[:end] for end in range(len(lines))), others, others[:1]):
-        (tmp_path / folders.JOURNAL).write_text("".join([head, *reported]))
-        plan, recovered, figures = folders.load(tmp_path)
-        released = sum(chain["released"] for chain in figures["chains"].values())
-        if any(recovered.releases.values()):
-            Why(recovered, plan).worst(None)
-            assert released > 0
-        else:
-            assert released == 0
 
 
 def test_an_old_bundle_is_never_half_a_new_one(tmp_path: Path) -> None:

@@ -180,28 +180,6 @@ def test_stages_of_pointpillars_and_resnet() -> None:
     assert "host code" in check_operators(stage_work(stages.stage("decode"), "fp16"), DLA)[0]
 
 
-def test_other_accelerators() -> None:
-    strided = {**DECONV, "stride_h": 3, "stride_w": 3}
-    assert asked("conv2d_transpose", NPU, "int8", **DECONV).runs
-    assert not asked("conv2d_transpose", NPU, "int8", **strided).runs, "its padding runs on the CPU"
-    assert asked("conv2d_transpose", NPU, "int8", **{**DECONV, "stride_h": 1, "stride_w": 1}).runs
-    assert asked("conv2d", NPU, "int8", **{**CONV, "kernel_h": 32}).runs
-    assert not asked("conv2d", NPU, "int8", **{**CONV, "stride_h": 32, "stride_w": 32}).runs
-    assert not asked("scatter", NPU, "int8").runs
-    assert asked("softmax", NPU, "int8", axis=3, axis_dim=400).runs
-    assert asked("softmax", NPU, "int8", axis=3, axis_dim=65536).runs and not asked("reduce_max", NPU, "int8").runs
-    long = TensorType((1, 64, 8400), "int8")
-    assert decide(Operator("sum", "add", "int8", (long,), (long,), 0, 0, 0), NPU).runs
-    assert asked("layer_norm", NPU, "int8").runs and asked("gather", NPU, "int8").runs
-    assert asked("sqrt", NPU).runs and asked("sqrt", NPU, "int8", in_norm=1).runs
-    assert not asked("sqrt", NPU, "int8", in_norm=0).runs and not asked("erf", NPU, "int8", in_gelu=0).runs
-    htp = get_platform("qcs8550").engine("npu")
-    assert asked("conv2d", htp, "fp16", **CONV).runs
-    assert all(asked(kind, htp).runs for kind in ("layer_norm", "erf", "gather", "sqrt", "exp"))
-    assert "QNN 2.49" in asked("scatter", htp, "int8").reasons[0]
-    assert not asked("conv2d", get_platform("qcs6490").engine("npu"), "fp16", **CONV).runs, "integers only"
-
-
 def test_cpus_and_gpus_take_everything() -> None:
     orin = get_platform("jetson-agx-orin-64gb")
     assert asked("anything", orin.engine("gpu")).runs and asked("function", orin.engine("cpu0"), "fp32").runs

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +16,6 @@ from socsched.faults.model import Failure, Faults
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
-from socsched.runtime.journal import recover
 from socsched.runtime.limp_home import lanes_lost_with, limp_home_plans, without
 from socsched.runtime.options import Options
 from socsched.runtime.overload import Policies, StagePolicy, load_policies
@@ -176,44 +170,6 @@ def test_plans_without_the_lanes_lost_are_made_beforehand(checkout: Path) -> Non
         assert {(e.id, e.lanes) for e in other.engines} == {(e.id, e.lanes) for e in narrow.engines}
     everything = frozenset(("cpu", lane) for lane in range(4))
     assert without(made, everything, pipe, HERE, stage_work) is None
-
-
-_KILLED = """
-import sys
-from pathlib import Path
-from run_plans import MS, Scripted, plan, run, sleep, task
-from socsched.runtime.options import Options
-made = plan(task("a", "s"), task("b", "a", lanes=(1,)), sensors={"s": 10 * MS})
-run(made, Scripted(lambda *_: sleep(1)), duration_ns=60_000 * MS, options=Options(journal=Path(sys.argv[1])))
-"""
-
-
-def test_a_killed_run_leaves_its_trace_up_to_the_last_second(tmp_path: Path, checkout: Path) -> None:
-    file = tmp_path / "journal.jsonl"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), str(Path(__file__).parent)])}
-    command = [sys.executable, "-c", _KILLED, str(file)]
-    process = subprocess.Popen(command, env=environment)
-    seen: Trace | None = None
-    limit = time.monotonic() + 60
-    while time.monotonic() < limit and (seen is None or seen.duration_ns < 1_500 * MS):
-        time.sleep(0.1)
-        seen = recover(file) if file.exists() and file.stat().st_size else None
-    assert seen is not None and seen.duration_ns >= 1_500 * MS
-    time.sleep(1.0)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    time.sleep(0.2)  # the executor ends with the process that started it
-    trace = recover(file)
-    assert trace.releases["s"][0] == 0
-    assert trace.releases["s"][: len(seen.releases["s"])] == seen.releases["s"]
-    assert trace.duration_ns >= seen.duration_ns and len(trace.jobs) >= len(seen.jobs)
-    assert {job.task for job in trace.jobs if job.status == "done"} == {"a", "b"}
-    # of all released but the last second's at most, what became of it is known
-    settled = {job.frame for job in trace.jobs if job.task == "b"}
-    early = [n for n, at in enumerate(trace.releases["s"]) if at < trace.duration_ns - 1000 * MS]
-    assert len(settled.intersection(early)) > 0.5 * len(early)
-    time.sleep(0.5)
-    assert file.read_bytes() == file.read_bytes() and recover(file).duration_ns == trace.duration_ns, "nothing runs on"
 
 
 # Limp-home plans of a described board: stated times and contention parameters keep their meaning without an engine.

@@ -16,7 +16,6 @@ from socsched.errors import UsageError
 from socsched.faults.model import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.sim.kernel import values
-from socsched.sim.policies import get_policy
 from socsched.sim.simulate import run, simulate
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
@@ -56,36 +55,6 @@ def test_the_resuming_job_pays_for_the_switch() -> None:
     assert [job.exec_ns for job in trace.jobs] == [33, 4]
 
 
-def test_gang_takes_its_lanes_together_and_others_fill_the_rest() -> None:
-    gang = task("gang", 10, lanes=(0, 1), priority=1, period_ns=1000)
-    top = task("top", 6, lanes=(0,), priority=0, period_ns=1000)
-    filler = task("filler", 20, lanes=(1,), priority=2, period_ns=1000)
-    trace = simulate(plan([gang, top, filler], [engine(lanes=2, policy="fp")]), 100)
-    assert spans(trace) == [("top", 0, 6), ("filler", 0, 6), ("gang", 6, 16), ("filler", 16, 30)]
-
-
-def test_jobs_of_a_task_run_one_at_a_time_in_frame_order() -> None:
-    late = task("late", 15, period_ns=10, deadline_ns=10, lanes=(0, 1))
-    trace = simulate(plan([late], [engine(lanes=4)]), 45)
-    assert times(trace, "late") == [(0, 15), (15, 30), (30, 45), (-1, -1), (-1, -1)]
-    assert [(n.time_ns, n.kind, n.frame) for n in trace.instants] == [
-        (15, "miss", 0),
-        (30, "miss", 1),
-        (40, "miss", 3),
-        (45, "miss", 2),
-    ]
-
-
-def test_join_waits_for_all_inputs_of_the_frame() -> None:
-    sensors = [sensor("a", 100), sensor("b", 100, offset_ns=30)]
-    fuse = task("fuse", 5, after=("a", "left"), period_ns=100, deadline_ns=50)
-    left = task("left", 10, after=("b",), period_ns=100)
-    trace = simulate(plan([fuse, left], sensors=sensors), 200)
-    joined = [job for job in trace.jobs if job.task == "fuse"]
-    assert [(job.frame, job.activation_ns, job.finish_ns) for job in joined] == [(0, 40, 45), (1, 140, 145)]
-    assert joined[1].deadline_ns == 150
-
-
 def test_full_queue_drops_the_newest_and_nothing_downstream_runs() -> None:
     slow = task("slow", 25, after=("s",), period_ns=10, deadline_ns=90, queue=1)
     last = task("last", 1, after=("slow",), period_ns=10, deadline_ns=90, lanes=(1,))
@@ -95,32 +64,6 @@ def test_full_queue_drops_the_newest_and_nothing_downstream_runs() -> None:
     assert [job.frame for job in trace.jobs if job.task == "last"] == [0, 1, 3, 5]
     drops = [(n.time_ns, n.subject, n.frame) for n in trace.instants if n.kind == "drop"]
     assert drops == [(20, "slow", 2), (40, "slow", 4), (60, "slow", 6), (70, "slow", 7), (90, "slow", 9)]
-
-
-def test_a_frame_that_arrives_as_the_queue_empties_is_kept() -> None:
-    slow = task("slow", 20, after=("s",), period_ns=10, queue=1)
-    trace = simulate(plan([slow], sensors=[sensor("s", 20)]), 100)
-    assert {job.status for job in trace.jobs} == {"done"}
-    assert "queue.slow" not in trace.counters
-
-
-def test_reads_sample_the_latest_finished_output_at_start() -> None:
-    fast = task("fast", 2, after=("s",), period_ns=10)
-    control = task("control", 3, period_ns=25, offset_ns=10, reads=("fast", "s"), lanes=(1,))
-    trace = simulate(plan([fast, control], [engine(lanes=2)], sensors=[sensor("s", 10)]), 60)
-    sampled = [(job.start_ns, dict(job.sampled)) for job in trace.jobs if job.task == "control"]
-    assert sampled == [(10, {"fast": 0, "s": 1}), (35, {"fast": 3, "s": 3})]
-
-
-def test_bandwidth_is_shared_again_when_a_competitor_leaves() -> None:
-    # 1 byte/ns each on a memory of 1 byte/ns: the short job has half the rate until 200, the long one then all of it.
-    long = task("long", 1000, bytes=1000, lanes=(0,), period_ns=10_000)
-    short = task("short", 100, bytes=100, lanes=(1,), period_ns=10_000, offset_ns=50)
-    made = plan([long, short], [engine(lanes=2)], dram_bandwidth=10**9, dram_picojoule_per_byte=2.0)
-    trace = simulate(made, 10_000)
-    assert [job.finish_ns for job in trace.jobs] == [1100, 250]
-    assert trace.counters["bandwidth_gbps"] == [(0, 0.0), (0, 1.0), (1100, 0.0)]
-    assert result(trace, made)["energy_mj"] == round(1100 * 2 / 1e9, 6)
 
 
 def test_energy_and_utilization_equal_hand_computation() -> None:
@@ -136,14 +79,6 @@ def test_energy_and_utilization_equal_hand_computation() -> None:
     assert figures["energy_mj"] == 500 + 150 + 400 + 100 * 8 * MS * 30 / 1e9
     assert figures["power_mw"] == {"mean": figures["energy_mj"], "peak": 500 + 150 + 1000 + 60}
     assert figures["bandwidth_gbps"] == {"mean": 0.8, "peak": 2.0}
-
-
-def test_sensor_jitter_is_seeded_and_bounded() -> None:
-    made = plan([task("t", 1, after=("s",))], sensors=[sensor("s", 100, offset_ns=7, jitter_ns=20)])
-    first, again, other = (simulate(made, 10_000, seed=seed).releases["s"] for seed in (1, 1, 2))
-    assert first == again != other
-    late = [release - 7 - 100 * frame for frame, release in enumerate(first)]
-    assert min(late) >= 0 and max(late) <= 20 and len(set(late)) > 5
 
 
 def test_faults() -> None:
@@ -175,16 +110,6 @@ def test_overruns_follow_their_probability_and_seed() -> None:
     counts = [sum(job.exec_ns == 20 for job in trace.jobs) for trace in runs]
     assert runs[0] == runs[1] != runs[2]
     assert all(400 < count < 600 for count in counts)
-
-
-def test_policies_by_name() -> None:
-    urgent = task("urgent", 10, period_ns=100, offset_ns=1, deadline_ns=20, priority=1)
-    first = task("first", 10, period_ns=100, deadline_ns=90, priority=0)
-    made = plan([urgent, first])
-    order = {name: times(simulate(made, 100, policy=name), "urgent") for name in ("edf", "fp", "fifo")}
-    assert order == {"edf": [(1, 11)], "fp": [(10, 20)], "fifo": [(10, 20)]}
-    with pytest.raises(UsageError, match="fastest"):
-        get_policy("fastest")
 
 
 @pytest.mark.parametrize(
@@ -546,19 +471,6 @@ def test_an_aborted_job_gives_back_both_engines_it_is_on() -> None:
     assert [job.finish_ns for job in trace.jobs] == [-1, 16, 16]
 
 
-@pytest.mark.parametrize(
-    ("overflow", "served", "lost"),
-    [("newest", [0, 1, 3, 5], [2, 4, 6, 7, 9]), ("oldest", [0, 2, 4, 7], [1, 3, 5, 6, 8])],
-)
-def test_a_full_queue_gives_up_one_end(overflow: str, served: list[int], lost: list[int]) -> None:
-    """25 ns a frame, one every 10 ns, one may wait: starts at 0, 25, 50, 75, each with the oldest or the latest."""
-    slow = task("slow", 25, after=("s",), period_ns=10, deadline_ns=90, queue=1, overflow=overflow)
-    trace = simulate(plan([slow], sensors=[sensor("s", 10)]), 100)
-    started = [(job.frame, job.start_ns) for job in trace.jobs if job.start_ns >= 0]
-    assert started == list(zip(served, (0, 25, 50, 75), strict=True))
-    assert sorted(frame for _, _, frame in notes(trace, "drop")) == lost
-
-
 def test_a_dropped_job_that_takes_others_with_it_is_dropped_once() -> None:
     """A full queue drops the job before it; those behind it are skipped at once, and then there is room."""
     spread = ExecutionTimes((0, 100), interpolate=False)
@@ -591,20 +503,6 @@ def test_a_queue_that_overflows_with_hopeless_jobs_is_emptied_once(implementatio
 
 
 # Every policy on a worked example that distinguishes it from the others.
-
-
-def three() -> Plan:
-    return plan([once("a", 10), once("b", 3, offset_ns=2), once("c", 6, offset_ns=4)])
-
-
-def test_shortest_remaining_time_first() -> None:
-    """At 2 a has 8 left and gives way to 3; at 5 the 6 of c go first, too."""
-    trace = simulate(three(), 100, policy="srtf")
-    assert spans(trace) == [("a", 0, 2), ("b", 2, 5), ("c", 5, 11), ("a", 11, 19)]
-
-
-def test_first_in_first_out() -> None:
-    assert spans(simulate(three(), 100, policy="fifo")) == [("a", 0, 10), ("b", 10, 13), ("c", 13, 19)]
 
 
 def test_round_robin_takes_turns_of_a_quantum() -> None:
@@ -655,13 +553,6 @@ def test_heterogeneous_highest_priority_first_stops_lower_ones_everywhere() -> N
     assert spans(trace) == [("low", 0, 2), ("high", 2, 7), ("low", 7, 15)]
     apart = simulate(plan([low, high], [engine(), engine("gpu")]), 100, policy="fp")
     assert spans(apart) == [("low", 0, 10), ("high", 2, 7)]
-
-
-def test_rate_and_deadline_monotonic() -> None:
-    tasks = [task("often", 4, period_ns=20, deadline_ns=20), task("tight", 4, period_ns=40, deadline_ns=10)]
-    by_rate, by_deadline = (simulate(plan(tasks), 20, policy=name) for name in ("rm", "dm"))
-    assert (times(by_rate, "often"), times(by_rate, "tight")) == ([(0, 4)], [(4, 8)])
-    assert (times(by_deadline, "often"), times(by_deadline, "tight")) == ([(4, 8)], [(0, 4)])
 
 
 def test_non_preemptive_variants_start_in_order_and_run_to_the_end() -> None:

@@ -83,29 +83,6 @@ def test_multi_rate_chain_by_hand() -> None:
     assert figures["data_age_ns"] == {"p50": 75, "p99": 115, "max": 115}
 
 
-def test_oversampled_source_reacts_with_newer_data() -> None:
-    """Frames every 10, sampled every 25 from 20 on, the sampler takes 1: frames 0 to 2 react at 21, 3 and 4 at 46."""
-    tasks = [task("sampler", 1, period_ns=25, offset_ns=20, reads=("s",))]
-    made = plan(tasks, sensors=[sensor("s", 10)], chains=[chain("c", ("s", "sampler"), 100)])
-    trace = simulate(made, 60)
-    fates = frame_fates(trace, made, made.chains[0])
-    assert fates.finish_ns.tolist() == [21, 21, 21, 46, 46, -1]
-    figures = result(trace, made)["chains"]["c"]
-    assert (figures["released"], figures["completed"], figures["missed"], figures["dropped"]) == (6, 5, 0, 0)
-
-
-def test_a_chain_through_a_conversion_follows_frames() -> None:
-    stages = [
-        task("a", 1, after=("s",), period_ns=10),
-        task("a->b", 1, kind="conversion", after=("a",), period_ns=10),
-        task("b", 20, after=("a->b",), period_ns=10, queue=0, lanes=(1,)),
-    ]
-    made = plan(stages, [engine(lanes=2)], sensors=[sensor("s", 10)], chains=[chain("c", ("s", "a", "b"), 30)])
-    figures = result(simulate(made, 100), made)["chains"]["c"]
-    # b takes 20 and no frame may wait: every second frame is lost, the last one that started is not done by 100.
-    assert (figures["released"], figures["completed"], figures["missed"], figures["dropped"]) == (10, 4, 0, 5)
-
-
 def hand_made(**changes: object) -> Trace:
     jobs = [
         Job("t", 0, 0, 50, start_ns=0, finish_ns=40, exec_ns=40, status="done"),

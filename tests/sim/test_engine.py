@@ -103,15 +103,6 @@ def test_faults() -> None:
     ]
 
 
-def test_overruns_follow_their_probability_and_seed() -> None:
-    made = plan([task("t", 10, period_ns=100)])
-    faults = Faults(overruns=(Overrun("t", Fraction(1, 4), Fraction(2)),))
-    runs = [simulate(made, 200_000, seed=seed, faults=faults) for seed in (1, 1, 2)]
-    counts = [sum(job.exec_ns == 20 for job in trace.jobs) for trace in runs]
-    assert runs[0] == runs[1] != runs[2]
-    assert all(400 < count < 600 for count in counts)
-
-
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -197,16 +188,6 @@ def test_a_busy_waiting_job_can_be_preempted(cost: int, post: tuple[int, int]) -
     assert waits == ([(5, 7), (11, 15)] if cost == 4 else [(5, 7)])
 
 
-def test_kernels_of_two_tasks_queue_up_on_the_accelerator() -> None:
-    """Both suspend: the second's kernel waits for the first's, its core works meanwhile."""
-    other = task("other", segments=(Segment("pre2", 2, 0, 0), Segment("kernel2", 6, 0, 0, "gpu", (0,))),
-                 period_ns=1000, priority=0)  # fmt: skip
-    trace = simulate(two_engines(offloading(False), other), 100)
-    # pre2 0-2, kernel2 2-8; pre 2-7, kernel from 8 when the accelerator is free
-    assert spans(trace, "other") == [("pre2", 0, 2), ("kernel2", 2, 8)]
-    assert spans(trace, "offload") == [("pre", 2, 7), ("kernel", 8, 18), ("post", 18, 21)]
-
-
 def test_lanes_used_in_another_grouping_are_regrouped_first() -> None:
     """As a spatial partition is reconfigured: whole, then half of it, then whole again."""
     whole = task("whole", 10, lanes=(0, 1, 2, 3), period_ns=100)
@@ -262,12 +243,6 @@ def test_a_stalled_engine_resumes_where_it_stopped() -> None:
     assert spans(trace) == [("a", 0, 5), ("b", 8, 9), ("a", 9, 14)]
 
 
-def test_a_stall_touches_its_engine_only() -> None:
-    tasks = [once("a", 10), once("b", 10, engine="gpu")]
-    trace = simulate(plan(tasks, [engine(), engine("gpu")]), 100, faults=Faults(stalls=(Stall("gpu", 5, 8),)))
-    assert [job.finish_ns for job in trace.jobs] == [10, 13]
-
-
 def test_a_dead_engine_loses_running_jobs_and_serves_those_that_arrived_meanwhile() -> None:
     often = task("often", 4, period_ns=10)
     trace = simulate(plan([often]), 40, faults=Faults(stalls=(Stall("cpu", 12, 26, lost=True),)))
@@ -275,24 +250,6 @@ def test_a_dead_engine_loses_running_jobs_and_serves_those_that_arrived_meanwhil
     assert [(job.status, job.start_ns, job.finish_ns) for job in trace.jobs] == [
         ("done", 0, 4), ("aborted", 10, -1), ("done", 26, 30), ("done", 30, 34),
     ]  # fmt: skip
-
-
-def test_slow_engines_take_longer_while_they_are_slow() -> None:
-    """4 ns at half speed do 2 ns of work; twice slowed, a quarter."""
-    for throttle, kind in ((False, "fault"), (True, "throttle")):
-        trace = simulate(plan([once("a", 10)]), 100, faults=Faults(
-            slowdowns=(Slowdown("cpu", 5, 9, Fraction(2), throttle),)))  # fmt: skip
-        assert spans(trace) == [("a", 0, 12)]
-        assert [time for time, _, _ in notes(trace, kind)] == [5, 9]
-    both = Faults(slowdowns=(Slowdown("cpu", 0, 8, Fraction(2)), Slowdown("cpu", 4, 12, Fraction(2))))
-    # 0-4 half: 2, 4-8 quarter: 1, 8-12 half: 2, then 5 more
-    assert spans(simulate(plan([once("a", 10)]), 100, faults=both)) == [("a", 0, 17)]
-
-
-def test_a_lost_frame_reaches_no_stage() -> None:
-    stage = task("t", 5, after=("s",), period_ns=100)
-    trace = simulate(plan([stage], sensors=[sensor("s", 100)]), 300, faults=Faults(dropouts=(Dropout("s", 50, 150),)))
-    assert [(job.frame, job.activation_ns) for job in trace.jobs] == [(0, 0), (2, 200)]
 
 
 def test_frames_of_a_delay_arrive_late_and_keep_their_deadline() -> None:
@@ -360,14 +317,6 @@ def test_a_preempted_job_goes_on_where_a_lane_is_free_and_pays_switch_and_migrat
     assert [(job.preemptions, job.migrations) for job in trace.jobs] == [(1, 1), (1, 0), (0, 0)]
 
 
-def test_a_job_that_resumes_where_it_was_does_not_migrate() -> None:
-    urgent = [free(f"u{i}", 3, offset_ns=2, deadline_ns=10) for i in range(2)]
-    long = free("long", 6, deadline_ns=100)
-    trace = simulate(plan([*urgent, long], [engine(lanes=2, migration_ns=7)]), 100)
-    assert places(trace, "long") == [((0,), 0, 2), ((0,), 5, 9)]
-    assert [job.migrations for job in trace.jobs] == [0, 0, 0]
-
-
 def test_global_edf_suffers_from_dhalls_effect_and_fixed_priority_need_not() -> None:
     """Dhall & Liu (Oper. Res. 26(1) 1978): light tasks with earlier deadlines make the heavy one late."""
     light = [free(f"l{i}", 2, period_ns=10, priority=1 + i) for i in range(2)]
@@ -379,14 +328,6 @@ def test_global_edf_suffers_from_dhalls_effect_and_fixed_priority_need_not() -> 
     assert times(by_priority, "heavy") == [(0, 10)]
     assert [times(by_priority, f"l{i}")[0] for i in range(2)] == [(0, 2), (2, 4)]
     assert not by_priority.instants
-
-
-def test_clusters_do_not_help_each_other() -> None:
-    near = [free(f"n{i}", 4) for i in range(3)]
-    far = free("far", 10, lanes=(2, 3))
-    trace = simulate(plan([*near, far], [engine(lanes=4)]), 100)
-    assert [times(trace, f"n{i}") for i in range(3)] == [[(0, 4)], [(0, 4)], [(4, 8)]]
-    assert places(trace, "far") == [((2,), 0, 10)]
 
 
 @pytest.mark.parametrize(("width", "end"), [(1, 10), (2, 20)])
@@ -403,18 +344,6 @@ def test_faster_cores_are_taken_first_and_slower_ones_take_longer() -> None:
     assert [places(trace, name) for name in "abc"] == [[((1,), 0, 10)], [((0,), 0, 20)], [((1,), 12, 22)]]
 
 
-def test_a_gang_is_as_slow_as_its_slowest_core() -> None:
-    made = plan([free("gang", 9, width=0)], [engine(lanes=2, capacities=(1024, 768))])
-    assert times(simulate(made, 100), "gang") == [(0, 12)]
-
-
-def test_work_left_is_done_at_the_speed_of_the_new_core() -> None:
-    """4 of 10 done on the fast core when it is taken away for 20: the other 6 take 12 on the slow one."""
-    top = task("top", 20, lanes=(1,), offset_ns=4, priority=0, period_ns=1000)
-    made = plan([top, free("a", 10, priority=1)], [engine(lanes=2, policy="fp", capacities=(512, 1024))])
-    assert places(simulate(made, 100), "a") == [((1,), 0, 4), ((0,), 4, 16)]
-
-
 # Overload: the treatment of a job that will be late, and the frame a full queue drops.
 
 
@@ -422,12 +351,6 @@ def overloaded(on_late: str) -> Trace:
     """12 ns of work every 10 ns, due 13 ns after the release."""
     job = task("t", 12, period_ns=10, deadline_ns=13, on_late=on_late, degraded=(Segment("less", 5, 0, 0),))
     return simulate(plan([job]), 49)
-
-
-def test_late_jobs_continue_by_default() -> None:
-    trace = overloaded("continue")
-    assert times(trace, "t")[:4] == [(0, 12), (12, 24), (24, 36), (36, 48)]
-    assert [frame for _, _, frame in notes(trace, "miss")] == [1, 2, 3]
 
 
 def test_a_job_that_cannot_end_in_time_is_skipped() -> None:
@@ -602,14 +525,6 @@ def test_a_reservation_that_wakes_up_with_little_budget_keeps_its_deadline() -> 
     trace = simulate(plan([woken, probe], [engine(policy="cbs")]), 160)
     # its 5 are spent by 85; the rest waits for 100, due 200
     assert spans(trace) == [("woken", 0, 35), ("woken", 80, 85), ("probe", 85, 120), ("woken", 120, 150)]
-
-
-def test_budget_that_fits_is_not_rounded_up() -> None:
-    """As above with 4 in 10: 3 left at 4, of which (10 - 4) * 4/10 = 2.4 fit."""
-    woken = task("woken", 1, period_ns=4, budget_ns=4, server_ns=10)
-    probe = once("probe", 5, offset_ns=4, deadline_ns=8)
-    trace = simulate(plan([woken, probe], [engine(policy="cbs")]), 10)
-    assert spans(trace) == [("woken", 0, 1), ("probe", 4, 9), ("woken", 9, 10)]
 
 
 def test_a_turn_ends_where_a_job_leaves_the_lanes() -> None:

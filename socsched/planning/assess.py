@@ -18,7 +18,7 @@ from socsched.planning.plan import ChainResult, Task
 from socsched.planning.workload import MOST_RESULTS, NOTHING, Observed
 from socsched.schedulability import edf, path_windows
 from socsched.schedulability.chains import Sources, Stretch, data_age, reaction_time
-from socsched.schedulability.holistic import assign_priorities, bounded_values, holistic
+from socsched.schedulability.holistic import assign_priorities, holistic
 from socsched.schedulability.plan_analysis import DEMAND, FIXED, Corunning, Quieter, shorten
 from socsched.schedulability.published.earliest_deadline_first import Overload
 from socsched.schedulability.tasks import (
@@ -394,9 +394,9 @@ def _edf(
     rank = priorities(first)
     # Hopeless tasks delay no others, and computing their responses takes longer than all the rest.
     rest = {name: task for name, task in tasks.items() if name not in system.hopeless}
-    fixed = bounded_values(_ranked(rest, first, rank))
-    if fixed is not None:
-        options.append({**first, **{name: max(fixed[name] - tasks[name].release_jitter, 1) for name in rest}})
+    fixed = holistic(_ranked(rest, first, rank), explained=False)
+    if all(response.bounded for response in fixed.values()):
+        options.append({**first, **{name: max(fixed[name].value - tasks[name].release_jitter, 1) for name in rest}})
     everybody = frozenset(tasks) - system.hopeless
     best: tuple[float, dict[str, int], float] | None = None
     for deadlines in options:

@@ -175,7 +175,7 @@ def _unmet(
     first, simple = list[str](), list[tuple[dict[str, int] | None, Mapping[str, Response]]]()
     for choice in choices:  # windows of paths take most of the time, and only shorten responses that may suffice
         deadlines = due_of(plan.policy, tasks, choice())
-        simple.append((deadlines, respond_simply(plan.policy, tasks, deadlines).tight))
+        simple.append((deadlines, respond_simply(plan.policy, tasks, deadlines, explained=False).tight))
         if not unmet(asked, simple[-1][1]):
             return []
     for deadlines, responses in simple:

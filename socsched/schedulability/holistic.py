@@ -24,8 +24,8 @@ from socsched.schedulability.tasks import (
 )
 
 
-def holistic(tasks: Mapping[str, RtTask], limit: int | None = None) -> dict[str, Response]:
-    """Return the response of every task under fixed priorities.
+def holistic(tasks: Mapping[str, RtTask], limit: int | None = None, explained: bool = True) -> dict[str, Response]:
+    """Return the response of every task under fixed priorities; unless `explained`, its terms are one sum.
 
     `limit` (ns) ends the search for a bound; by default 32 times the longest period or deadline.  Families of tasks are
     first assumed to finish a frame before the next is released, so that relatives do not compete; a family that
@@ -37,36 +37,16 @@ def holistic(tasks: Mapping[str, RtTask], limit: int | None = None) -> dict[str,
     while True:
         early = frozenset().union(*quick)
         apart: dict[str, Set[str]] = {name: near[name] if name in early else frozenset() for name in tasks}
-        answers = _iterate(tasks, apart, horizon)
+        answers = _iterate(tasks, apart, horizon, explained)
         held = [f for f in quick if all(answers[n].bounded and answers[n].value <= tasks[n].period for n in f)]
         if len(held) == len(quick):
             return answers
         quick = held
 
 
-def bounded_values(tasks: Mapping[str, RtTask]) -> dict[str, int] | None:
-    """Return the responses (ns) of `holistic` without their terms, None if one is no bound."""
-    horizon = 32 * max((max(t.period, t.deadline) for t in tasks.values()), default=0)
-    groups = {task.name: group for group in components(tasks.values()) for task in group}
-    near, quick, order = relatives(tasks), families(tasks), topological(tasks)
-    while True:
-        early = frozenset().union(*quick)
-        apart: dict[str, Set[str]] = {name: near[name] if name in early else frozenset() for name in tasks}
-        if _endless(groups, apart, tasks):
-            return None
-        found = native_responses.holistic_answers(tasks, groups, apart, (), _at_least(tasks, order), horizon)
-        if found is None:
-            whole = holistic(tasks)
-            return {n: r.value for n, r in whole.items()} if all(r.bounded for r in whole.values()) else None
-        if any(not answer.bounded or answer.value >= horizon for answer in found.values()):
-            return None
-        held = [family for family in quick if all(found[n].value <= tasks[n].period for n in family)]
-        if len(held) == len(quick):
-            return {name: answer.value for name, answer in found.items()}
-        quick = held
-
-
-def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, Set[str]], horizon: int) -> dict[str, Response]:
+def _iterate(
+    tasks: Mapping[str, RtTask], apart: Mapping[str, Set[str]], horizon: int, explained: bool
+) -> dict[str, Response]:
     groups = {task.name: group for group in components(tasks.values()) for task in group}
     order = topological(tasks)
     finish = _at_least(tasks, order)
@@ -79,8 +59,10 @@ def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, Set[str]], horizon
         answers = dict(hopeless)
         for name in (n for n in order if n not in endless):
             check()
-            terms = _terms(tasks[name], groups[name], apart[name], jitter, finish, known[name])
             at, each = latest[name], known[name]
+            terms: Terms = (("delays", each.value - at.jitter),)
+            if explained:
+                terms = _terms(tasks[name], groups[name], apart[name], jitter, finish, each)
             answers[name] = Response(each.value, each.bounded, (*at.terms, *terms), at.via)
         return _settled(tasks, groups, order, answers, horizon)
     while True:
@@ -108,7 +90,8 @@ def _endless(
 ) -> set[str]:
     """Return the tasks starved in the long run by tasks that may run first, whatever the jitter."""
     found = set()
-    light = {id(group) for group in groups.values() if single_resource(group) and _used(group) <= 1}
+    every = {id(group): group for group in groups.values()}
+    light = {key for key, group in every.items() if single_resource(group) and _used(group) <= 1}
     for name, task in tasks.items():
         if id(groups[name]) in light:
             continue

@@ -60,11 +60,13 @@ def respond(
     return replace(simple, tight=shorten(tasks, due_of(policy, tasks, deadlines), simple.holistic, quieter))
 
 
-def respond_simply(policy: str, tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None = None) -> Whole:
-    """Return the responses of `respond` without windows of paths: `tight` is `holistic`."""
+def respond_simply(
+    policy: str, tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None = None, explained: bool = True
+) -> Whole:
+    """Return the responses of `respond` without windows of paths: `tight` is `holistic`; `explained`: as there."""
     due = due_of(policy, tasks, deadlines)
     if due is None:
-        found = holistic(tasks)
+        found = holistic(tasks, explained=explained)
         return Whole(found, found, found)
     system = edf.System.of(tasks)
     own = edf.responses(system, due, edf.test(system, due) is None)

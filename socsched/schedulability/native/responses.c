@@ -140,16 +140,32 @@ static i64 inside(const Case *c, int way, i64 window) {
   return total + 2 * events * t->width[c->task] * t->change[c->task];
 }
 
+/* A window that no fixed point for a job of the `frame` is below: interference by arrivals grows at least as their share
+   of the processor does.  0 where there is none within the horizon, which steps have to find. */
+static i64 at_least(const Case *c, int way, i64 own) {
+  double used = 0, begun = (double)own;
+  for (i64 n = 0; n < c->n_rivals; n++) {
+    const Tables *t = c->t;
+    i64 o = c->rivals[n], late = way == CLASSIC ? c->jitter[o] : most_of(t->finish[o] - t->wcet[o], 0);
+    double share = (double)(t->wcet[o] + (way == CLASSIC ? t->change[o] : 0)) / (double)t->period[o];
+    used += share, begun += share * (double)late;
+  }
+  double window = used < 1 ? begun / (1 - used) * (1 - 1e-9) - 2 : 0;
+  return window < (double)c->t->horizon ? (i64)window : 0;
+}
+
 static Answer preemptive(const Case *c, int way, i64 blocking) {
   const Tables *t = c->t;
   i64 wcet = t->wcet[c->task], period = t->period[c->task], jitter = c->jitter[c->task], window = 0;
   Answer worst = {-1, 1, way, 0, 0};
   for (i64 frame = 0;; frame++) {
-    i64 at = most_of(window, blocking + (frame + 1) * wcet), longer;
+    i64 own = blocking + (frame + 1) * wcet, begin = most_of(window, own), longer;
+    i64 at = most_of(begin, at_least(c, way, own));
     for (;;) {
-      longer = blocking + (frame + 1) * wcet + inside(c, way, at);
-      if (longer <= at || longer > t->horizon || socsched_late()) break;
-      at = longer;
+      longer = own + inside(c, way, at);
+      if (longer > t->horizon && begin < at) at = begin, begin = t->horizon; /* what is no bound is where steps end */
+      else if (longer <= at || longer > t->horizon || socsched_late()) break;
+      else at = longer;
     }
     window = longer;
     i64 value = jitter + window - frame * period;
@@ -240,31 +256,38 @@ static Answer respond(const Tables *t, i64 task, i64 *jitter, i64 *rivals, i64 *
   return found;
 }
 
-/* The rounds of `_iterate` until no finish time grows; a task's answer is computed anew where it may have changed. */
+/* Notes that a task's activation or end has changed: on one processor, what has a higher priority does not rest on it. */
+static void change(const Tables *t, i64 *dirty, i64 task) {
+  i64 group = t->group[task];
+  dirty[group] = t->single[group] ? least_of(dirty[group], t->priority[task]) : NONE;
+}
+
+/* The rounds of `_iterate` until no finish time grows; a task's answer is computed anew where it may have changed.
+   `dirty`: by group, the highest priority from which on answers may. */
 int socsched_holistic(const Tables *t) {
   i64 count = t->tasks, *jitter = malloc(sizeof(i64) * (count + 1)), *room = malloc(sizeof(i64) * 2 * (count + 1));
   i64 groups = 0;
   for (i64 task = 0; task < count; task++) groups = most_of(groups, t->group[task] + 1);
   i64 *dirty = malloc(sizeof(i64) * (groups + 1)), *more = malloc(sizeof(i64) * (count + 1));
   int failed = !jitter || !room || !dirty || !more;
-  for (i64 group = 0; !failed && group < groups; group++) dirty[group] = 1;
+  for (i64 group = 0; !failed && group < groups; group++) dirty[group] = NONE;
   for (i64 round = 0, grown = 1; !failed && grown; round++) {
     grown = 0;
     for (i64 task = 0; task < count; task++) {
       i64 latest = t->release_jitter[task];
       for (i64 n = t->first_after[task]; n < t->first_after[task + 1]; n++)
         latest = most_of(latest, t->finish[t->after[n]] + t->offset[t->after[n]] - t->offset[task]);
-      if (round && latest != jitter[task]) dirty[t->group[task]] = 1;
+      if (round && latest != jitter[task]) change(t, dirty, task);
       jitter[task] = latest;
     }
     for (i64 task = 0; task < count; task++) {
-      if (t->endless[task] || !dirty[t->group[task]]) continue;
+      if (t->endless[task] || t->priority[task] < dirty[t->group[task]]) continue;
       if (socsched_late()) { failed = 1; break; }
       Answer found = respond(t, task, jitter, room, room + count + 1);
       t->value[task] = found.value, t->bounded[task] = found.bounded, t->way[task] = found.way;
       t->frame[task] = found.frame, t->window[task] = found.window;
     }
-    for (i64 group = 0; group < groups; group++) dirty[group] = 0;
+    for (i64 group = 0; group < groups; group++) dirty[group] = INT64_MAX;
     for (i64 task = 0; task < count; task++) {
       if (t->endless[task]) continue;
       i64 value = t->bounded[task] ? least_of(t->value[task], t->horizon) : t->horizon;
@@ -272,8 +295,8 @@ int socsched_holistic(const Tables *t) {
     }
     for (i64 task = 0; task < count; task++)
       if (!t->endless[task] && more[task] != t->finish[task]) {
-        t->finish[task] = more[task];
-        dirty[t->group[task]] = grown = 1;
+        t->finish[task] = more[task], grown = 1;
+        change(t, dirty, task);
       }
   }
   free(jitter), free(room), free(dirty), free(more);

@@ -12,7 +12,7 @@ typedef int64_t i64;
 #define NEVER (-((i64)1 << 62))
 #define NONE INT64_MIN
 #define FREE INT64_MAX /* a rival all of whose frames compete */
-enum { RUNS = 3, SETS = 1 << RUNS, KEPT = 32 };
+enum { RUNS = 3, SETS = 1 << RUNS };
 
 /* The order of the fields is that of `native_windows.Tables`. */
 typedef struct {
@@ -44,9 +44,9 @@ typedef struct {
   i64 origin, later, alone, runs, rest;
   Rival *rivals; /* the aligned ones first, then those of every other source */
   i64 aligned, sources;
-  i64 *first; /* by source: its first rival */
-  i64 *alike; /* by source: the number of its rivals as they are seen from any window, -1 if they have none */
-  i64 known[KEPT], best[KEPT][SETS];
+  i64 *first;            /* by source: its first rival */
+  struct Alike **alike; /* by source: its rivals as they are seen from any window, NULL if these are not kept */
+  double share, begun;  /* what other sources delay at least: a share of the window, and before it begins */
 } Window;
 
 typedef struct { i64 index, latest, end; int done; } Hop;
@@ -55,10 +55,11 @@ typedef struct { i64 end, wcet, change, first; } Job;
 
 typedef struct { i64 at, value, slope, rival; } Corner; /* rival: its number from 1 on if it begins to block, negative if it ends */
 
-/* Rivals of one source that several windows meet, and the delays by them within a window. */
-typedef struct { uint64_t hash; i64 count, number; Rival *rivals; } Alike;
-typedef struct { i64 number, window, joint, best[SETS]; } Load;
-enum { ALIKE = 1 << 13, LOADS = 1 << 12 };
+/* Rivals of one source that several paths meet, and the delays by them within windows, in order of these: a window, then
+   a delay for each set of runs.  Delays only grow with the window and seldom do, so that between two windows with the
+   same delays all have them. */
+typedef struct Alike { uint64_t hash; i64 count, joint; Rival *rivals; i64 *points, n_points, room; } Alike;
+enum { ALIKE = 1 << 13, POINTS = 1 << 12 };
 
 typedef struct Slab { struct Slab *next; size_t size, used; } Slab;
 
@@ -71,7 +72,6 @@ typedef struct {
   i64 *changed_at, *lowest; /* by task: when its finish changed, and the lowest priority on its paths */
   Alike *alike;
   i64 n_alike;
-  Load *loads;
   Corner *corners;
   char *blocking;
   i64 n_corners;
@@ -325,6 +325,8 @@ static void load_of(State *s, const Rival *rivals, i64 count, i64 window, int jo
   if (count < 2 || !swept(s, rivals, count, window, joint, best)) load(rivals, count, window, joint, best);
 }
 
+static int joint_of(const Window *w) { return (int)least_of(w->runs, RUNS); }
+
 static uint64_t mixed(uint64_t hash, i64 value) {
   hash = (hash ^ (uint64_t)value) * 0x9E3779B97F4A7C15u;
   return hash ^ hash >> 29;
@@ -340,9 +342,9 @@ static int is_alike(const Rival *a, const Rival *b) {
   return 1;
 }
 
-/* The number of these rivals, the same whenever they look the same; -1 if there are too many to be kept. */
-static i64 number_of(State *s, const Rival *rivals, i64 count) {
-  uint64_t hash = (uint64_t)count;
+/* These rivals, the same whenever they look the same; NULL if there are too many to be kept. */
+static Alike *alike_of(State *s, const Rival *rivals, i64 count, i64 joint) {
+  uint64_t hash = mixed((uint64_t)count, joint);
   i64 n_blocks = 0;
   for (i64 n = 0; n < count; n++) {
     const Rival *r = rivals + n;
@@ -353,51 +355,67 @@ static i64 number_of(State *s, const Rival *rivals, i64 count) {
   for (uint64_t place = hash % ALIKE;; place = (place + 1) % ALIKE) {
     Alike *kept = s->alike + place;
     if (!kept->rivals) {
-      if (s->n_alike >= ALIKE / 2) return -1;
+      if (s->n_alike >= ALIKE / 2) return NULL;
       char *room = malloc(sizeof(Rival) * count + sizeof(Block) * (n_blocks + 1));
-      if (!room) return -1;
+      if (!room) return NULL;
       Block *blocks = (Block *)(room + sizeof(Rival) * count);
-      *kept = (Alike){hash, count, s->n_alike++, (Rival *)room};
+      *kept = (Alike){hash, count, joint, (Rival *)room};
+      s->n_alike++;
       memcpy(kept->rivals, rivals, sizeof(Rival) * count);
       for (i64 n = 0; n < count; n++) {
         if (rivals[n].n_blocks) memcpy(blocks, rivals[n].blocks, sizeof(Block) * rivals[n].n_blocks);
         kept->rivals[n].blocks = blocks;
         blocks += rivals[n].n_blocks;
       }
-      return kept->number;
+      return kept;
     }
-    if (kept->hash != hash || kept->count != count) continue;
+    if (kept->hash != hash || kept->count != count || kept->joint != joint) continue;
     i64 n = 0;
     while (n < count && is_alike(kept->rivals + n, rivals + n)) n++;
-    if (n == count) return kept->number;
+    if (n == count) return kept;
   }
 }
 
 static void forget(State *s) {
-  for (i64 n = 0; n < ALIKE; n++) {
-    free(s->alike[n].rivals);
-    s->alike[n].rivals = NULL;
-  }
-  for (i64 n = 0; n < LOADS; n++) s->loads[n].number = -1;
+  for (i64 n = 0; n < ALIKE; n++) free(s->alike[n].rivals), free(s->alike[n].points);
+  memset(s->alike, 0, sizeof(Alike) * ALIKE);
   s->n_alike = 0;
 }
 
-static const i64 *foreign(State *s, Window *w, i64 window, int joint) {
-  int place = (int)((uint64_t)window * 0x9E3779B97F4A7C15u >> 59);
-  i64 *best = w->best[place];
-  if (w->known[place] == window) return best;
+/* The delays within a window by rivals that are kept, or `room` filled with them. */
+static const i64 *delays(State *s, Alike *a, i64 window, i64 *room) {
+  i64 row = 1 + (1 << a->joint), low = 0, high = a->n_points;
+  size_t size = sizeof(i64) * (row - 1);
+  while (low < high) { /* the first that is not below */
+    i64 middle = (low + high) / 2;
+    if (a->points[middle * row] < window) low = middle + 1;
+    else high = middle;
+  }
+  i64 *at = a->points + low * row, above = a->n_points - low;
+  if (above && (*at == window || (low && !memcmp(at - row + 1, at + 1, size)))) return at + 1;
+  load_of(s, a->rivals, a->count, window, (int)a->joint, room);
+  if (low > 1 && !memcmp(at - row + 1, room, size) && !memcmp(at - 2 * row + 1, room, size)) at[-row] = window;
+  else if (above > 1 && !memcmp(at + 1, room, size) && !memcmp(at + row + 1, room, size)) *at = window;
+  else if (a->n_points < POINTS) {
+    if (a->n_points == a->room) {
+      i64 *more = realloc(a->points, sizeof(i64) * row * (2 * a->room + 8));
+      if (!more) return room;
+      a->points = more, a->room = 2 * a->room + 8, at = more + low * row;
+    }
+    memmove(at + row, at, sizeof(i64) * row * above);
+    *at = window, memcpy(at + 1, room, size), a->n_points++;
+  }
+  return room;
+}
+
+/* What sources of other phases delay within a window, for each set of runs that they block. */
+static void foreign(State *s, Window *w, i64 window, int joint, i64 *best) {
   for (int mask = 0; mask < 1 << joint; mask++) best[mask] = 0;
   for (i64 n = 0; n < w->sources; n++) {
-    i64 computed[SETS], joined[SETS], number = w->alike[n], *other = computed;
-    Load *kept = NULL;
-    if (number >= 0) {
-      kept = s->loads + mixed(mixed((uint64_t)number, window), joint) % LOADS;
-      other = kept->best;
-    }
-    if (!kept || kept->number != number || kept->window != window || kept->joint != joint) {
-      load_of(s, w->rivals + w->first[n], w->first[n + 1] - w->first[n], window, joint, other);
-      if (kept) kept->number = number, kept->window = window, kept->joint = joint;
-    }
+    i64 room[SETS], joined[SETS];
+    const i64 *other = room;
+    if (w->alike[n]) other = delays(s, w->alike[n], window, room);
+    else load_of(s, w->rivals + w->first[n], w->first[n + 1] - w->first[n], window, joint, room);
     for (int mask = 0; mask < 1 << joint; mask++) {
       joined[mask] = best[mask] + other[0];
       for (int part = mask; part; part = (part - 1) & mask)
@@ -405,23 +423,26 @@ static const i64 *foreign(State *s, Window *w, i64 window, int joint) {
     }
     memcpy(best, joined, sizeof joined[0] << joint);
   }
-  w->known[place] = window;
-  return best;
 }
-
-static int joint_of(const Window *w) { return (int)least_of(w->runs, RUNS); }
 
 static i64 others(State *s, Window *w, i64 window, const i64 *blocking) {
   int joint = joint_of(w), all = (1 << joint) - 1;
-  i64 own[SETS], longest = NONE;
+  i64 own[SETS], outside[SETS], longest = NONE;
   if (!blocking) at_phase(w, window + w->later, joint, 1, own);
-  const i64 *mine = blocking ? blocking : own, *outside = foreign(s, w, window, joint);
+  const i64 *mine = blocking ? blocking : own;
+  foreign(s, w, window, joint, outside);
   for (int mask = 0; mask <= all; mask++) longest = most_of(longest, mine[mask] + outside[all ^ mask]);
   return longest + w->rest;
 }
 
+/* A window that no fixed point is below: jobs of any phase delay it at least by their mean over all phases. */
+static i64 at_least(const Window *w, i64 own) {
+  double window = w->share < 1 ? (own + w->begun) / (1 - w->share) * (1 - 1e-9) - 2 : 0;
+  return most_of(own, window < (double)-NEVER ? (i64)window : 0);
+}
+
 static i64 end_of(State *s, Window *w, i64 limit) {
-  i64 window = w->alone;
+  i64 window = at_least(w, w->alone);
   for (i64 step = 0; step < s->t->steps; step++) {
     if (w->origin + window >= limit || (s->failed |= socsched_late())) return NONE;
     i64 longer = w->alone + others(s, w, window, NULL);
@@ -432,7 +453,7 @@ static i64 end_of(State *s, Window *w, i64 limit) {
 }
 
 static i64 length_of(State *s, Window *w, i64 charged, i64 span, i64 limit, i64 least) {
-  i64 window = most_of(w->alone + charged, least), blocking[SETS];
+  i64 window = most_of(at_least(w, w->alone + charged), least), blocking[SETS];
   at_phase(w, span + w->later, joint_of(w), 0, blocking);
   for (i64 step = 0; step < s->t->steps; step++) {
     if (window >= limit || (s->failed |= socsched_late())) return NONE;
@@ -592,11 +613,18 @@ static Window *window_from(State *s, i64 path, int late, i64 start) {
     at += slot_count[slot];
   }
   w->first[source] = at;
-  w->alike = take(s, sizeof(i64) * (n_keys + 1));
+  w->alike = take(s, sizeof(Alike *) * (n_keys + 1));
   if (s->failed) return NULL;
   for (i64 n = 0; n < found; n++) w->rivals[next[unsorted[n].key]++] = unsorted[n];
-  for (i64 n = 0; n < w->sources; n++) w->alike[n] = number_of(s, w->rivals + w->first[n], w->first[n + 1] - w->first[n]);
-  w->rest = 0;
+  for (i64 n = 0; n < w->sources; n++)
+    w->alike[n] = alike_of(s, w->rivals + w->first[n], w->first[n + 1] - w->first[n], joint_of(w));
+  w->rest = 0, w->share = w->begun = 0;
+  for (i64 n = aligned; n < found; n++) {
+    const Rival *r = w->rivals + n;
+    if (r->latest != -NEVER) continue;
+    double share = (double)r->wcet / (double)r->period;
+    w->share += share, w->begun += share * (double)(r->finish - r->wcet);
+  }
   for (i64 number = joint_of(w); number < w->runs; number++) {
     i64 longest = 0;
     for (i64 n = 0; n < found; n++)
@@ -604,7 +632,6 @@ static Window *window_from(State *s, i64 path, int late, i64 start) {
         if (w->rivals[n].blocks[b].run == number) longest = most_of(longest, w->rivals[n].segment);
     w->rest += longest;
   }
-  for (int place = 0; place < KEPT; place++) w->known[place] = NONE;
   return w;
 }
 
@@ -816,9 +843,8 @@ static State *begin(const Tables *t) {
   s->run_of = calloc(t->tasks + 1, sizeof(i64)), s->seen_of_group = calloc(t->groups + 1, sizeof(i64));
   s->stamp = calloc(t->groups + 1, sizeof(i64)), s->known_at = calloc(t->tasks + 1, sizeof(i64));
   s->changed_at = calloc(t->tasks + 1, sizeof(i64)), s->lowest = malloc((t->tasks + 1) * sizeof(i64));
-  s->alike = calloc(ALIKE, sizeof(Alike)), s->loads = malloc(sizeof(Load) * LOADS);
-  if (s->alike && s->loads) forget(s);
-  s->failed = !(s->alike && s->loads && s->slot && s->stamp_of_key && s->run_of && s->seen_of_group && s->stamp && s->known_at &&
+  s->alike = calloc(ALIKE, sizeof(Alike));
+  s->failed = !(s->alike && s->slot && s->stamp_of_key && s->run_of && s->seen_of_group && s->stamp && s->known_at &&
                 s->changed_at && s->lowest);
   for (i64 task = 0; task < t->tasks && !s->failed; task++) {
     s->lowest[task] = t->priority[task];
@@ -829,8 +855,8 @@ static State *begin(const Tables *t) {
 }
 
 static void done(State *s) {
-  if (s->alike && s->loads) forget(s);
-  free(s->alike), free(s->loads), free(s->corners), free(s->blocking);
+  if (s->alike) forget(s);
+  free(s->alike), free(s->corners), free(s->blocking);
   for (Slab *slab = s->slabs, *next; slab; slab = next) next = slab->next, free(slab);
   free(s->slot), free(s->stamp_of_key), free(s->run_of), free(s->seen_of_group), free(s->stamp), free(s->known_at), free(s->changed_at), free(s->lowest);
   free(s);

@@ -25,23 +25,20 @@ from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 
 from socsched.cost.cost import Segment
-from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.executor.build import find_executor
 from socsched.executor.outcome import read_outcome
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
-from socsched.runtime.options import Options
 from socsched.runtime.overheads import RELEASE, dispatch_waits, summary
 from socsched.trace.trace import Trace
 
 MS = 1_000_000
-CLASSES = ("off", "auto", "fifo", "deadline")
 BAR_NS = 8_000
 STAGES = ("first", "second", "third", "fourth")
 
 
-def plan(lanes: tuple[int, ...], count: int) -> tuple[Plan, Pipeline]:
-    """Return a chain of `STAGES` that takes `lanes` in turn, and its pipeline."""
+def plan(lanes: tuple[int, ...], count: int) -> Plan:
+    """Return a chain of `STAGES` that takes `lanes` in turn."""
     tasks = tuple(
         Task(
             name=name, kind="stage", engine="cpu", lanes=(lanes[n % len(lanes)],), precision="fp32",
@@ -51,18 +48,14 @@ def plan(lanes: tuple[int, ...], count: int) -> tuple[Plan, Pipeline]:
         )
         for n, name in enumerate(STAGES)
     )  # fmt: skip
-    path = ("sensor", *STAGES)
-    made = Plan(
+    return Plan(
         platform="host", mode="default", pipeline="bench", verdict="undecided", policy="edf",
         engines=(PlannedEngine("cpu", "cpu", count, "none", 0, "edf", 10**10, 0, 0),),
         sensors=(PlannedSensor("sensor", 10 * MS, 0, 0, 0),), tasks=tasks, transitions=(),
-        chains=(ChainResult("chain", path, 50 * MS, 0, None, None, ()),), violations=(),
+        chains=(ChainResult("chain", ("sensor", *STAGES), 50 * MS, 0, None, None, ()),), violations=(),
         power=Power(), bandwidth=Bandwidth(),
         solver=SearchReport(), inputs={},
     )  # fmt: skip
-    stages = tuple(Stage(name, name, None, task.after) for name, task in zip(STAGES, tasks, strict=True))
-    chain = Chain("chain", path, 50 * MS)
-    return made, Pipeline("bench", "bench", (Sensor("sensor", "imu", 10 * MS),), stages, (chain,))
 
 
 def bare(count: int, cpus: list[int]) -> float:
@@ -89,11 +82,10 @@ def bare(count: int, cpus: list[int]) -> float:
     return statistics.median(late)
 
 
-def native(made: Plan, seconds: float, realtime: str, awake_ns: int, cpus: Sequence[int]) -> Trace | None:
-    """Return the trace of a run on the native executor, None where it cannot be built."""
+def native(made: Plan, seconds: float, realtime: str, awake_ns: int, cpus: Sequence[int]) -> Trace:
+    """Return the trace of a run on the native executor."""
     executor = find_executor()
-    if executor is None:
-        return None
+    assert executor is not None, "no C++ compiler"
     stages = {name: {"kind": "sleep", "time_ns": MS // 2} for name in STAGES}
     settings = RunSettings(
         made, round(seconds * 1e9), stages=stages, processors={"cpu": cpus}, realtime=realtime, awake_ns=awake_ns
@@ -128,47 +120,35 @@ def main() -> int:
     )
     args = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
-    executors = ("native",)
-    rows: dict[tuple[str, str], list[dict[str, float]]] = {}
-    waits: dict[str, list[int]] = {name: [] for name in executors}
-    jitter: dict[str, list[int]] = {name: [] for name in executors}
-    floors: list[float] = []
-    options = Options(realtime=args.realtime, awake_ns=round(args.awake * 1e3))
+    rows: dict[str, list[dict[str, float]]] = {}
+    waits, jitter, floors = list[int](), list[int](), list[float]()
     for _ in range(args.turns):
         floors.append(bare(args.frames, cpus))
         for title, lanes in (("one lane", (0,)), ("two lanes", (0, 1))):
-            made, _ = plan(lanes, len(cpus))
-            traces = {
-                "native": native(made, args.frames / 100, args.realtime, options.awake_ns or 0, cpus),
-            }  # fmt: skip
-            for name, trace in traces.items():
-                if trace is None:
-                    continue
-                found = dispatch_waits(trace)
-                medians = {stage: statistics.median(values) for stage, values in found.items()}
-                rows.setdefault((name, title), []).append(medians)
-                waits[name] += [wait for values in found.values() for wait in values]
-                late = dict(trace.counters.get(f"{RELEASE}sensor", ()))
-                jitter[name] += [round(late.get(at, 0)) for at in trace.releases["sensor"]]
+            trace = native(plan(lanes, len(cpus)), args.frames / 100, args.realtime, round(args.awake * 1e3), cpus)
+            found = dispatch_waits(trace)
+            rows.setdefault(title, []).append({stage: statistics.median(values) for stage, values in found.items()})
+            waits += [wait for values in found.values() for wait in values]
+            late = dict(trace.counters.get(f"{RELEASE}sensor", ()))
+            jitter += [round(late.get(at, 0)) for at in trace.releases["sensor"]]
     print(f"{'us, median':24}" + "".join(f"{name:>10}" for name in STAGES))
-    for (name, title), turns in rows.items():
+    for title, turns in rows.items():
         cells = (statistics.median(row[stage] for row in turns) / 1e3 for stage in STAGES)
-        print(f"{name + ', ' + title:24}" + "".join(f"{cell:10.1f}" for cell in cells))
+        print(f"{title:24}" + "".join(f"{cell:10.1f}" for cell in cells))
     print(f"{'two bare threads':24}{'':10}{statistics.median(floors) / 1e3:10.1f}")
     print(f"\n{'us':24}{'median':>10}{'p99':>10}")
     for what, values in (("dispatch", waits), ("release jitter", jitter)):
-        for name in executors:
-            if overall := summary(values[name]):
-                print(f"{what + ', ' + name:24}{overall['p50'] / 1e3:10.1f}{overall['p99'] / 1e3:10.1f}")
+        if overall := summary(values):
+            print(f"{what:24}{overall['p50'] / 1e3:10.1f}{overall['p99'] / 1e3:10.1f}")
     print(f"{'cyclictest':24}{cyclictest(args.frames)}")
     print(f"load average {os.getloadavg()[0]:.1f} on {len(cpus)} processors")
-    judged = summary(waits["native"])
+    judged = summary(waits)
     assert judged is not None
     held = judged["p50"] <= BAR_NS
     verdict = "ok     " if held else "MISSED "
-    median, late = (judged[name] / 1e3 for name in ("p50", "p99"))
+    median, p99 = (judged[name] / 1e3 for name in ("p50", "p99"))
     print(
-        f"{verdict} all stages: median {median:.1f} us (bar {BAR_NS // 1000}), p99 {late:.1f} us, n = {judged['count']}"
+        f"{verdict} all stages: median {median:.1f} us (bar {BAR_NS // 1000}), p99 {p99:.1f} us, n = {judged['count']}"
     )
     return 0 if held else 1
 

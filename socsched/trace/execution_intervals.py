@@ -1,16 +1,13 @@
-"""Lane occupancy of jobs and the data flow between them, as columns: the boxes and arrows of a trace viewer."""
+"""Lane occupancy of jobs, as columns: the boxes of a trace viewer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from socsched.planning.plan import Plan
 from socsched.trace.blocks import spans
-from socsched.trace.chains import Frames, Tasks
 from socsched.trace.columns import Columns
 from socsched.trace.convert import encode_values
 
@@ -80,70 +77,6 @@ def stays_between(columns: Columns, begin: int, end: int) -> Stays:
         last = 2 * end - begin if (finish < 0).any() else min(max(end, int(finish.max())), 2 * end - begin)
         rows = columns.slices_between(first, last)
     return stays(columns, rows[np.isin(slices.job[rows], concerned)])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Arrows:
-    """Numbered arrows, from the job or release that delivers data to the job that uses it.
-
-    Job i receives the `received[i]` arrows from `first[i]` on and sends `by_job[job_begins[i] : job_begins[i + 1]]`;
-    release i, numbered consecutively over all sources in their order, sends those of `by_release` likewise.
-    """
-
-    first: Ints
-    received: Ints
-    by_job: Ints
-    job_begins: Ints
-    by_release: Ints
-    release_begins: Ints
-
-
-def arrows(columns: Columns, plan: Plan) -> Arrows:
-    """Connect every started job of `plan` with the jobs and releases whose data it used."""
-    jobs, tasks, offsets = columns.jobs, Tasks(columns), _offsets(columns.releases)
-    frames = {name: Frames(columns, tasks.rows(name)) for name in columns.tasks}
-    found: list[tuple[Ints, Ints, Ints, Ints]] = []
-    for task in plan.tasks:
-        rows = tasks.rows(task.name)
-        rows = rows[jobs.start_ns[rows] >= 0]
-        taken = [(name, rows, jobs.frame[rows]) for name in task.after]
-        if len(rows):
-            sampling = rows[jobs.sampled[rows] >= 0]
-            for place, name in enumerate(columns.reads[tasks.numbers[task.name]]):
-                numbers = jobs.frames[jobs.sampled[sampling] + place]
-                taken.append((name, sampling[numbers >= 0], numbers[numbers >= 0]))
-        for slot, (name, using, numbers) in enumerate(taken):
-            sender = frames[name].rows(numbers) if name in frames else np.full(len(numbers), -1, np.int64)
-            release = np.full(len(numbers), -1, np.int64)
-            if name in offsets:
-                inside = (sender < 0) & (numbers >= 0) & (numbers < len(columns.releases[name]))
-                release[inside] = offsets[name] + numbers[inside]
-            known = (sender >= 0) | (release >= 0)
-            slots = np.full(int(known.sum()), slot, np.int64)
-            found.append((using[known], slots, sender[known], release[known]))
-    none = (np.zeros(0, np.int64),) * 4
-    user, slots, sender, release = (np.concatenate(parts) for parts in zip(*(found or [none]), strict=True))
-    order = np.lexsort((slots, user))
-    user, sender, release = user[order], sender[order], release[order]
-    received = np.bincount(user, minlength=len(jobs))
-    first = np.cumsum(received) - received + 1
-    total = sum(len(times) for times in columns.releases.values())
-    return Arrows(first, received, *_grouped(sender, len(jobs)), *_grouped(release, total))
-
-
-def _offsets(releases: Mapping[str, Ints]) -> dict[str, int]:
-    found, total = {}, 0
-    for name, times in releases.items():
-        found[name] = total
-        total += len(times)
-    return found
-
-
-def _grouped(sender: Ints, count: int) -> tuple[Ints, Ints]:
-    """Return the arrow numbers grouped by sender, and the start index of each sender's group."""
-    known = np.flatnonzero(sender >= 0)
-    order = known[np.argsort(sender[known], kind="stable")]
-    return order + 1, np.concatenate(([0], np.cumsum(np.bincount(sender[known], minlength=count))))
 
 
 def used_lanes(columns: Columns) -> list[tuple[str, tuple[int, ...]]]:

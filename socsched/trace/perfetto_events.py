@@ -1,18 +1,20 @@
-"""The events of a Perfetto trace, built from columns block by block."""
+"""The packets of a Perfetto trace, built from columns part by part."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from socsched.planning.plan import Plan
-from socsched.trace.columns import STATUS, Columns, unit
+from socsched.planning.plan import Plan, PlannedEngine
+from socsched.trace.blocks import BLOCK
+from socsched.trace.columns import CLOCK, STATUS, Columns, unit
 from socsched.trace.convert import Names, encode_values
-from socsched.trace.execution_intervals import arrows, stays, used_lanes
-from socsched.trace.protobuf import Block, Buffer, Part, Shape, Slot, fixed64, items, message, number, plain, raw, text
-from socsched.trace.protobuf import width as width_of
+from socsched.trace.execution_intervals import used_lanes
+from socsched.trace.protobuf import Part, Rows, Slot, fixed64, items, message, number, plain, raw, text
+from socsched.trace.stored import merged, steps_by_time
 from socsched.units import format_duration
 
 if TYPE_CHECKING:
@@ -22,382 +24,536 @@ if TYPE_CHECKING:
 
     Values = Mapping[str, NDArray[Any]]
 
-
-BLOCK = 1 << 16
-"""Maximum number of each of stays, counter steps, releases and instants encoded at a time."""
-_BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
-_TABLES_START, _TABLES_NEEDED = 1, 2
-_CATEGORIES, _NAMES, _ARGS, _STRINGS = 1, 2, 3, 29
-"""Fields of ``InternedData``."""
-
-
 Track = tuple[str, str]
 """The subject of a track: ("lane", "gpu.0"), ("source", sensor or timer), ("counter", name)."""
 
 PROCESS = 1
 """Identity of the process's own track; the other tracks are numbered upwards from it."""
-_PID, _SEQUENCE, _GPU_SEQUENCE, _FIRST_COUNTER = 1, 1, 2, 3
+ENGINE_POWER = "engine_mw."
+"""Prefix, before an engine's name, of counters of its power as computed here (without DRAM)."""
+_PID, _MAIN = 1, 1
+_BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
+_STARTS, _NEEDS_START = 1, 2
+_CATEGORIES, _NAMES, _ARGS, _GPU_STAGES, _STRINGS = 1, 2, 3, 24, 29
+"""Fields of ``InternedData``."""
 _BITS = 16
-"""Of a counter's value: five digits; what drawn times make of the others takes half of a file and shows nowhere."""
+"""Of the greatest value of a counter: what drawn times make of the others takes half of a file and shows nowhere."""
 _BOOT, _CLOCK = 6, 64
-"""Perfetto's clock since boot, and the sequence's own, whose readings are counted from the one before."""
+"""Perfetto's clock since boot, and a sequence's own, whose readings are counted from the one before."""
+_COMPUTE = 2
+_TOLD = ("task", "frame", "status", "start_ns", "finish_ns", "deadline_ns", "exec_ns", "blocking_ns", "preemptions",
+         "migrations")  # fmt: skip
+_ARGUMENTS = ("frame", "text", "status", "deadline", "deadline_ns", "slack_ns", "exec_ns", "blocking_ns", "preemptions",
+              "migrations", "lanes")  # fmt: skip
 
 
 class Events:
-    """The events of a trace on tracks identified by `uuids`."""
+    """The packets of a trace of a plan, in a process called `title`."""
 
-    def __init__(self, columns: Columns, plan: Plan, uuids: Mapping[Track, int]) -> None:
-        self.columns, self.plan, self.uuids = columns, plan, uuids
+    def __init__(self, columns: Columns, plan: Plan, title: str) -> None:
+        self.columns, self.plan, self.title = columns, plan, title
         self.tasks = {task.name: task for task in plan.tasks}
+        self.flows = Flows(columns, plan)
         self.strings: Names[str] = Names()
         self.names: Names[str] = Names()
         self.categories: Names[str] = Names()
-        self.args: Names[str] = Names()
-        self.stays, self.arrows = stays(columns), arrows(columns, plan)
-        self.migrates = bool(columns.jobs.migrations.any())
-        self._shapes: dict[Any, Shape] = {}
-        self._name_everything()
-        self._find_lanes()
-        self._find_singles()
+        self.sequences, self.numbers = count(_MAIN + 1), dict[Track, int]()
+        limits = (format_duration(task.deadline_ns) for task in plan.tasks)
+        for table, entries in (
+            (self.strings, (*STATUS, "", *limits)),
+            (self.names, (*columns.tasks, *columns.names, "input")),
+            (self.categories, ("job", "segment", "input", *(task.kind for task in plan.tasks))),
+        ):
+            for entry in entries:
+                table[entry]
 
-    def blocks(self) -> Iterator[bytes | memoryview]:
-        """Yield the packets of all events in order of time."""
-        tables = (_CATEGORIES, self.categories), (_NAMES, self.names), (_ARGS, self.args), (_STRINGS, self.strings)
-        yield _interned([(field, name, at + 1) for field, names in tables for name, at in names.items()], True)
-        times = [self.begin_ns, self.release_ns, self.instant_ns]
-        edges = np.unique(np.concatenate([at[BLOCK::BLOCK] for at in times])).tolist()
-        rest = Block(np.zeros(0, np.int64), self._gap([*times, self.end_ns]))
-        done, buffer = [0] * len(times), Buffer()
-        for edge in [*edges, 1 << 62]:
-            upto = [int(np.searchsorted(at, edge)) for at in times]
-            spans = [slice(a, b) for a, b in zip(done, upto, strict=True)]
-            done = upto
-            texts, block = self._block(rest, *spans)
-            data, rest = block.take(edge, buffer)
-            if texts:
-                yield texts
-            yield data.data
-        for sequence, (uuid, at, values) in enumerate(self.counters, _FIRST_COUNTER):
-            yield from _steps(sequence, uuid, at, values)
+    def packets(self, derived: bool) -> Iterator[bytes]:
+        """Yield all packets; `derived`: with the power of engines, and planned clocks that no counter tells.
 
-    def _gap(self, times: Sequence[Ints]) -> int:
-        """Return the bytes that hold the time (ns) from any event to the next, by the begins alone: more are nearer."""
-        last = max((int(at.max()) for at in times if len(at)), default=0)
-        return min(width_of(np.diff(self.begin_ns, prepend=0, append=last)), 8)
+        What happens at one time on several sequences is shown in the order of the file: releases before lanes.
+        """
+        used = used_lanes(self.columns)
+        for _, held in used:
+            self.strings[",".join(map(str, held))]
+        lanes = [(engine.id, lane) for engine in self.plan.engines for lane in range(max(engine.lanes, 1))]
+        lanes += [(engine, lane) for engine, held in used for lane in held]
+        tracks = [("source", name) for name in self.columns.releases]
+        tracks += [("lane", f"{engine}.{lane}") for engine, lane in lanes]
+        derived = derived and len(self.columns.slices) > 0
+        powers = [EnginePower(self.columns, engine) for engine in self.plan.engines] if derived else []
+        names = dict.fromkeys([*self.columns.counters, *(name for power in powers for name in power.counters)])
+        self.numbers = dict(zip(dict.fromkeys([*tracks, *(("counter", name) for name in names)]), count(PROCESS + 1)))
+        named = [*number(1, _PID), *text(6, self.title)]
+        yield started(_MAIN, self.tables()) + packet(message(60, [*number(1, PROCESS), *message(3, named)]))
+        yield b"".join(
+            packet(message(60, described(*track, uuid)))
+            for track, uuid in self.numbers.items()
+            if track[0] != "counter"
+        )
+        yield from self._releases()
+        yield from self._slices(powers)
+        yield from self._instants()
+        for counters, parts in steps_by_time(self.columns):
+            steps = Steps(self, counters)
+            for part in parts:
+                yield steps.packets(*part)
 
-    # -- data common to all blocks
+    def tables(self) -> list[Part]:
+        """Return the tables of names and texts as they are now."""
+        arguments = {name: at for at, name in enumerate(_ARGUMENTS)}
+        tables = (_CATEGORIES, self.categories), (_NAMES, self.names), (_ARGS, arguments), (_STRINGS, self.strings)
+        return [part for field, names in tables for part in _entries(field, names)]
 
-    def _name_everything(self) -> None:
-        columns = self.columns
-        for name in ("frame", "text", "status", "deadline", "deadline_ns", "slack_ns", "exec_ns"):
-            self.args[name]
-        for name in ("blocking_ns", "preemptions", "migrations", "lanes"):
-            self.args[name]
-        for name in (*STATUS, "", *(format_duration(task.deadline_ns) for task in self.plan.tasks)):
-            self.strings[name]
-        for name in (*columns.tasks, *columns.names, "input"):
-            self.names[name]
-        for name in ("job", "segment", "input", *(task.kind for task in self.plan.tasks)):
-            self.categories[name]
+    def _releases(self) -> Iterator[bytes]:
+        """Yield the releases in order of time."""
+        names, last = list(self.columns.releases), 0
+        released = [np.asarray(times, np.int64) for times in self.columns.releases.values()]
+        times = np.concatenate([np.zeros(0, np.int64), *released])
+        order = np.argsort(times, kind="stable")
+        counts = [len(at) for at in released]
+        source = np.repeat(np.arange(len(counts)), counts)[order]
+        frame = np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)])[order]
+        times = times[order]
+        tracks = np.array([self.numbers["source", name] for name in names], np.int64)
+        named = [*number(10, self.names["input"] + 1), *number(3, self.categories["input"] + 1)]
+        for part in _parts(len(times), True):
+            first, ids = self.flows.of(names, source[part], frame[part])
+            gaps = np.diff(times[part], prepend=last)
+            last = int(times[part][-1])
+            values = {"track": items(tracks[source[part]]), "frame": items(frame[part])}
+            rows = Rows(gaps)
+            for sends, here in _alike(np.diff(first)):
+                chosen = {name: column[here] for name, column in values.items()}
+                chosen |= {f"flow{i}": raw(ids[first[here] + i]) for i in range(sends)}
+                body = [*number(9, _INSTANT), *slot(11, "track", chosen), *named, *_argument("frame", chosen)]
+                rows.put(here, _packet([*body, *_flows(sends)], _MAIN, rows), chosen)
+            yield rows.joined()
 
-    def _find_lanes(self) -> None:
-        """Number the `places` (engine, lanes) held by stays, and find the track of each lane of a place."""
-        columns, held = self.columns, self.stays
-        pieces = held.pieces[held.first]
-        codes, which = encode_values(columns.slices.lanes[pieces])
-        pairs, self.place = encode_values(columns.slices.engine[pieces] * max(len(codes), 1) + which)
-        places = [
-            (columns.engines[pair // len(codes)], columns.lanes(int(codes[pair % len(codes)])))
-            for pair in pairs.tolist()
-        ]
-        self.lane_counts = np.array([len(lanes) for _, lanes in places], np.int64)
-        self.most_lanes = int(self.lane_counts.max(initial=1))
-        self.tracks = np.zeros((len(places), self.most_lanes), np.int64)
-        for row, (engine, lanes) in enumerate(places):
-            for place, lane in enumerate(lanes):
-                self.tracks[row, place] = self.uuids[lane_track(engine, lane)]
-        self.lanes_text = [self.strings[",".join(map(str, lanes))] + 1 for _, lanes in places]
-        slices = columns.slices
-        self.begin_ns = slices.start_ns[pieces]
-        self.end_ns = slices.end_ns[held.pieces[held.first + held.count - 1]]
-        # a stay of a single slice with its task's name needs no nested slice
-        names = {name: number for number, name in enumerate(columns.names)}
-        own = np.array([names.get(task, -1) for task in columns.tasks] or [-1], np.int64)
-        alike = (held.count == 1) & (slices.name[pieces] == own[columns.jobs.task[held.job]])
-        self.nested = np.where(alike, 0, held.count)
-
-    def _find_singles(self) -> None:
-        """Sort releases, instants and counter steps by time; entries at the same time keep the order of the record."""
-        columns, notes = self.columns, self.columns.instants
-        releases, tracks = list(columns.releases.values()), [("source", name) for name in columns.releases]
-        self.release_ns, which = _ordered(releases)
-        self.release = np.arange(len(self.release_ns))[which]
-        self.release_track = _repeated([self.uuids[track] for track in tracks], releases)[which]
-        frames = [np.arange(len(at)) for at in releases] or [np.zeros(0, np.int64)]
-        self.release_frame = np.concatenate(frames)[which]
-        self.instant_ns, which = _ordered([notes.time_ns])
-        self.instant = np.arange(len(self.instant_ns))[which]
-        self.home = np.array([self._home(subject) for subject in columns.subjects] or [PROCESS], np.int64)
-        kinds, kind = encode_values(notes.kind)
-        pairs, self.called = encode_values(kind * max(len(columns.subjects), 1) + notes.subject)
-        called = [
-            (columns.kind(int(kinds[pair // len(columns.subjects)])), columns.subjects[pair % len(columns.subjects)])
-            for pair in pairs.tolist()
-        ]
-        self.instant_name = np.array([self.names[f"{of} {subject}"] + 1 for of, subject in called], np.int64)
-        self.instant_category = np.array([self.categories[of] + 1 for of, _ in called], np.int64)
-        self.counters = []
-        for name, (times, values) in columns.counters.items():
-            at, order = _ordered([times])
-            self.counters.append((self.uuids["counter", name], *_shown(at, values[order])))
+    def _instants(self) -> Iterator[bytes]:
+        """Yield misses, drops and faults."""
+        columns, sequence, last = self.columns, next(self.sequences), 0
+        home = np.array([self._home(subject) for subject in columns.subjects] or [PROCESS], np.int64)
+        yield started(sequence, self.tables())
+        for part in _parts(len(columns.instants), columns.stored is not None):
+            note = _read(columns.instants, part)
+            order = np.argsort(note["time_ns"], kind="stable")
+            time, kind, subject, frame, value = (
+                note[name][order] for name in ("time_ns", "kind", "subject", "frame", "value")
+            )
+            texts, wording = _pairs(kind, value)
+            titles, title = _pairs(kind, subject)
+            words = {
+                "text": (_STRINGS, self.strings, wording, [columns.text(*pair) for pair in texts]),
+                "name": (_NAMES, self.names, title, [f"{columns.kind(k)} {columns.subjects[s]}" for k, s in titles]),
+                "category": (_CATEGORIES, self.categories, title, [columns.kind(kind) for kind, _ in titles]),
+            }
+            fresh, values = list[Part](), {"track": items(home[subject]), "frame": items(frame)}
+            for name, (field, table, which, said) in words.items():
+                fresh += _entries(field, {word: table[word] for word in said if word not in table})
+                values[name] = items(np.array([table[word] + 1 for word in said], np.int64)[which])
+            if fresh:
+                yield packet(message(12, fresh), flags=_NEEDS_START, sequence=sequence)
+            rows = Rows(np.diff(time, prepend=last))
+            last = int(time[-1])
+            body = [*number(9, _INSTANT), *slot(11, "track", values), *slot(10, "name", values)]
+            body += [*slot(3, "category", values), *_argument("text", values, 17), *_argument("frame", values)]
+            rows.put(np.arange(len(time)), _packet(body, sequence, rows), values)
+            yield rows.joined()
 
     def _home(self, subject: str) -> int:
         """Return the track an instant belongs on."""
         task = self.tasks.get(subject)
         if task is not None:
-            track = lane_track(task.engine, task.lanes[0])
+            track = ("lane", f"{task.engine}.{task.lanes[0]}")
         elif any(engine.id == subject for engine in self.plan.engines):
-            track = lane_track(subject, 0)
+            track = ("lane", f"{subject}.0")
         else:
             track = ("source", subject)
-        return self.uuids.get(track, PROCESS)
+        return self.numbers.get(track, PROCESS)
 
-    # -- a block: leftovers go first, since they began earlier
+    def _slices(self, powers: Sequence[EnginePower]) -> Iterator[bytes]:
+        """Yield what lanes did, part by part: slices of a long trace are in the order in which they began."""
+        columns, slices = self.columns, self.columns.slices
+        stays = Stays(self)
+        yield stays.started()
+        found = [engine for engine in self.plan.engines if engine.kind == "gpu" and engine.id in columns.engines]
+        gpus = [GpuEvents(self, gpu, engine.id) for gpu, engine in enumerate(found)]
+        steps = Steps(self, {name: most for power in powers for name, most in power.counters.items()})
+        parts = [*_parts(len(slices), columns.stored is not None)]
+        for part, after in zip(parts, [*parts[1:], None], strict=False):
+            piece = _read(slices, part)
+            if columns.stored is None:
+                order = np.argsort(piece["start_ns"], kind="stable")
+                piece = {name: column[order] for name, column in piece.items()}
+            upto = 1 << 62 if after is None else int(slices.start_ns[after.start])
+            yield stays.packets(piece, after is None)
+            for gpu in gpus:
+                yield from gpu.packets(piece)
+            if powers:
+                yield steps.packets(*merged([step for power in powers for step in power.steps(piece, upto)]))
 
-    def _block(self, rest: Block, held: slice, released: slice, noted: slice) -> tuple[bytes, Block]:
-        counts = [x.stop - x.start for x in (released, noted)]
-        lanes = self.lane_counts[self.place[held]]
-        # one entry for every lane of every stay
-        stay = np.repeat(np.arange(held.start, held.stop), lanes)
-        lane = np.arange(len(stay)) - np.repeat(np.cumsum(lanes) - lanes, lanes)
-        needs = 2 + 2 * self.nested[stay]
-        edges = np.cumsum([0, counts[0], len(rest.time), int(needs.sum()), counts[1]])
-        time = np.empty(edges[-1], np.int64)
-        block = Block(time, rest.gap, rest.last)
-        time[edges[1] : edges[2]] = rest.time
-        rest.move(block, int(edges[1]))
-        begins = edges[2] + np.cumsum(needs) - needs
-        self._put_releases(block, released, np.arange(counts[0]))
-        self._put_stays(block, stay, lane, begins, begins + needs - 1)
-        texts = self._put_instants(block, noted, np.arange(edges[3], edges[4]))
-        return texts, block
 
-    def _put_releases(self, block: Block, span: slice, places: Ints) -> None:
-        block.time[places] = self.release_ns[span]
-        release = self.release[span]
-        values = {"track": items(self.release_track[span]), "frame": items(self.release_frame[span])}
-        begins = self.arrows.release_begins
-        first = begins[release]
-        for sends, rows in _alike(begins[release + 1] - first):
-            chosen = {name: column[rows] for name, column in values.items()}
-            chosen |= {f"sends{i}": raw(self.arrows.by_release[first[rows] + i]) for i in range(sends)}
+class Stays:
+    """What lanes were held for: a slice for every stay of a job, with its segments inside.
 
-            def body(widths: Mapping[str, int], sends: int = sends) -> list[Part]:
-                named = [*number(10, self.names["input"] + 1), *number(3, self.categories["input"] + 1)]
-                return [*_event(_INSTANT, widths), *named, *self._number("frame", widths), *_arrows(sends, 0)]
+    A stay is one or more slices of a job on the same lanes, one right after the other.
+    """
 
-            self._put(block, places[rows], ("release", sends), body, chosen)
+    def __init__(self, events: Events) -> None:
+        self.events, self.columns = events, events.columns
+        lanes = [name for kind, name in events.numbers if kind == "lane"]
+        self.numbers = {name: at for at, name in enumerate(lanes)}
+        self.uuids = [events.numbers["lane", name] for name in lanes]
+        self.sequences = np.array([next(events.sequences) for _ in lanes], np.int64)
+        self.last = np.zeros(len(lanes), np.int64)
+        self.places: Names[tuple[int, int]] = Names()
+        self.waiting: dict[str, Ints] = {}
+        self.migrates = bool(self.columns.jobs.migrations.any())
+        names = {name: number for number, name in enumerate(self.columns.names)}
+        self.own = np.array([names.get(task, -1) for task in self.columns.tasks] or [-1], np.int64)
+        self.titles = np.array([events.names[name] + 1 for name in self.columns.names] or [0], np.int64)
 
-    def _put_instants(self, block: Block, span: slice, places: Ints) -> bytes:
-        columns, notes, rows = self.columns, self.columns.instants, self.instant[span]
-        block.time[places] = self.instant_ns[span]
-        texts: Names[tuple[int, int]] = Names()
-        pairs = zip(notes.kind[rows].tolist(), notes.value[rows].tolist(), strict=True)
-        wording = np.array([texts[pair] for pair in pairs], np.int64)
-        fresh = {columns.text(*pair): None for pair in texts}
-        numbers = {words: self.strings[words] + 1 for words in fresh if words not in self.strings}
-        table = [(_STRINGS, words, at) for words, at in numbers.items()]
-        text_of = np.array([self.strings[columns.text(*pair)] + 1 for pair in texts] or [0], np.int64)
-        called = self.called[rows]
-        track, frame = items(self.home[notes.subject[rows]]), items(notes.frame[rows])
-        values = {"track": track, "frame": frame, "text": items(text_of[wording])}
-        values |= {"name": items(self.instant_name[called]), "category": items(self.instant_category[called])}
+    def started(self) -> bytes:
+        """Return the packets that start the lanes' sequences."""
+        tables = self.events.tables()
+        pairs = zip(self.sequences.tolist(), self.uuids, strict=True)
+        return b"".join(started(sequence, tables, uuid) for sequence, uuid in pairs)
 
-        def body(widths: Mapping[str, int]) -> list[Part]:
-            named = [*number(10, Slot("name", widths["name"])), *number(3, Slot("category", widths["category"]))]
-            args = [*self._number("frame", widths), *self._string("text", widths)]
-            return [*_event(_INSTANT, widths), *named, *args]
+    def packets(self, piece: Mapping[str, Ints], final: bool) -> bytes:
+        """Return the packets of all stays that slices in order of their start end; `final`: of all."""
+        entry = self._entries(piece)
+        same = [entry[name][1:] == entry[name][:-1] for name in ("lane", "job", "place")]
+        goes_on = np.logical_and.reduce([*same, entry["start_ns"][1:] == entry["end_ns"][:-1]])
+        first = np.flatnonzero(np.concatenate(([True], ~goes_on))) if len(entry["lane"]) else np.zeros(0, np.int64)
+        if not final:  # the last of a lane may go on
+            lanes = entry["lane"][first]
+            open_ = np.concatenate((lanes[1:] != lanes[:-1], [True])) if len(first) else first
+            waits = np.repeat(open_, np.diff(np.append(first, len(entry["lane"]))))
+            self.waiting = {name: column[waits] for name, column in entry.items()}
+            entry = {name: column[~waits] for name, column in entry.items()}
+            first = np.flatnonzero(np.concatenate(([True], ~goes_on))[~waits]) if (~waits).any() else first[:0]
+        return self._packets(entry, first) if len(first) else b""
 
-        self._put(block, places, "instant", body, values)
-        return _interned(table) if table else b""
+    def _entries(self, piece: Mapping[str, Ints]) -> dict[str, Ints]:
+        """Return an entry for every lane of every slice, and those that waited, lane by lane in order of time."""
+        columns = self.columns
+        pairs, which = _pairs(piece["engine"], piece["lanes"])
+        place = np.array([self.places[pair] for pair in pairs], np.int64)[which]
+        names = [[f"{columns.engines[engine]}.{lane}" for lane in columns.lanes(code)] for engine, code in pairs]
+        held = [[self.numbers[name] for name in lanes] for lanes in names]
+        table = np.array([lanes + [0] * (max(map(len, held)) - len(lanes)) for lanes in held], np.int64)
+        counts = np.array([len(lanes) for lanes in held], np.int64)[which]
+        row = np.repeat(np.arange(len(which)), counts)
+        within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+        entry = {name: piece[name][row] for name in ("job", "name", "start_ns", "end_ns")}
+        entry |= {"lane": table[which[row], within], "within": within, "place": place[row]}
+        if self.waiting:
+            entry = {name: np.concatenate((self.waiting[name], column)) for name, column in entry.items()}
+        order = np.argsort(entry["lane"], kind="stable")
+        return {name: column[order] for name, column in entry.items()}
 
-    def _put_stays(self, block: Block, stay: Ints, lane: Ints, begins: Ints, ends: Ints) -> None:
-        block.time[begins], block.time[ends] = self.begin_ns[stay], self.end_ns[stay]
-        track = self.tracks[self.place[stay], lane]
-        # nested slices: one entry for every piece of every entry
-        inside = self.nested[stay]
-        entry = np.repeat(np.arange(len(stay)), inside)
-        at = np.arange(len(entry)) - np.repeat(np.cumsum(inside) - inside, inside)
-        slices, pieces = self.columns.slices, self.stays.pieces[self.stays.first[stay[entry]] + at]
-        opens = begins[entry] + 1 + 2 * at
-        block.time[opens], block.time[opens + 1] = slices.start_ns[pieces], slices.end_ns[pieces]
-        titles = np.array([self.names[name] + 1 for name in self.columns.names] or [0], np.int64)
-        values = {"track": items(track[entry]), "name": items(titles[slices.name[pieces]])}
+    def _packets(self, entry: Mapping[str, Ints], first: Ints) -> bytes:
+        count = np.diff(np.append(first, len(entry["lane"])))
+        stay = {name: column[first] for name, column in entry.items()} | {"end_ns": entry["end_ns"][first + count - 1]}
+        rows, job = np.unique(stay["job"], return_inverse=True)
+        jobs = {name: column[job] for name, column in _read(self.columns.jobs, rows, _TOLD).items()}
+        # a stay of a single slice with its task's name needs no nested slice
+        inside = np.where((count == 1) & (stay["name"] == self.own[jobs["task"]]), 0, count)
+        needs = 2 + 2 * inside
+        begins = np.cumsum(needs) - needs
+        nested = np.repeat(inside > 0, count)
+        opens = begins[np.repeat(np.arange(len(first)), count)] + 1
+        opens = (opens + 2 * (np.arange(len(nested)) - np.repeat(first, count)))[nested]
+        lane, time = np.repeat(stay["lane"], needs), np.empty(int(needs.sum()), np.int64)
+        time[begins], time[begins + needs - 1] = stay["start_ns"], stay["end_ns"]
+        time[opens], time[opens + 1] = entry["start_ns"][nested], entry["end_ns"][nested]
+        same, order = lane[1:] == lane[:-1], None
+        if ((time[1:] < time[:-1]) & same).any():  # jobs overlap on a lane: the record of a run
+            order = np.lexsort((time, lane))
+            time = time[order]
+        before = np.concatenate((time[:1], time[:-1]))
+        fresh = np.concatenate(([True], ~same))
+        before[fresh] = self.last[lane[fresh]]
+        self.last[lane[np.concatenate((~same, [True]))]] = time[np.concatenate((~same, [True]))]
+        packets = Rows(time - before, order)
+        sequence = items(self.sequences[lane])
+        values = {"sequence": sequence[opens], "name": items(self.titles[entry["name"][nested]])}
+        body = [*number(9, _BEGIN), *slot(10, "name", values), *number(3, self.events.categories["segment"] + 1)]
+        packets.put(opens, _packet(body, values, packets), values)
+        ends = np.concatenate((begins + needs - 1, opens + 1))
+        packets.put(ends, _packet(number(9, _END), values, packets), {"sequence": sequence[ends]})
+        self._put_begins(packets, begins, sequence[begins], stay, jobs)
+        return packets.joined()
 
-        def piece(widths: Mapping[str, int]) -> list[Part]:
-            named = [*number(10, Slot("name", widths["name"])), *number(3, self.categories["segment"] + 1)]
-            return [*_event(_BEGIN, widths), *named]
-
-        self._put(block, opens, "piece", piece, values)
-        closing = {"track": items(np.concatenate((track, track[entry])))}
-        self._put(block, np.concatenate((ends, opens + 1)), "end", lambda widths: _event(_END, widths), closing)
-        self._put_begins(block, stay, lane, begins)
-
-    def _put_begins(self, block: Block, stay: Ints, lane: Ints, places: Ints) -> None:
-        jobs, held, links = self.columns.jobs, self.stays, self.arrows
-        job = held.job[stay]
-        task, finish, deadline = jobs.task[job], jobs.finish_ns[job], jobs.deadline_ns[job]
-        sent, received = links.job_begins[job], links.first[job]
-        sends = np.where((lane == 0) & held.closes[stay], links.job_begins[job + 1] - sent, 0)
-        receives = np.where((lane == 0) & held.opens[stay], links.received[job], 0)
-        most = int(receives.max(initial=0)) + 1
+    def _put_begins(
+        self, packets: Rows, places: Ints, sequence: NDArray[Any], stay: Mapping[str, Ints], jobs: Mapping[str, Ints]
+    ) -> None:
+        finish, deadline = jobs["finish_ns"], jobs["deadline_ns"]
+        gang = np.array([len(self.columns.lanes(code)) > 1 for _, code in self.places])[stay["place"]]
+        first, ids = self.events.flows.of(self.columns.tasks, jobs["task"], jobs["frame"], stay["job"])
+        flows = np.where(stay["within"] == 0, np.diff(first), 0)
         # negative varints take ten bytes, so late jobs, with negative slack, are encoded separately
         ended = np.where(finish < 0, 0, np.where(finish <= deadline, 1, 2))
-        values = {"frame": items(jobs.frame[job]), "deadline_ns": items(deadline)}
+        values = {"sequence": sequence, "frame": items(jobs["frame"]), "deadline_ns": items(deadline)}
         values["slack_ns"] = items(np.where(ended == 1, deadline - finish, 0))
         # what ran without a break for as long as its slice shows says no more
-        whole = (jobs.preemptions[job] == 0) & (jobs.blocking_ns[job] == 0) & (jobs.migrations[job] == 0)
-        broken = ~(whole & (ended > 0) & (jobs.exec_ns[job] == finish - jobs.start_ns[job]))
         details = ("exec_ns", "blocking_ns", "preemptions", *(("migrations",) if self.migrates else ()))
-        values |= {name: items(getattr(jobs, name)[job]) for name in details}
-        gang = self.lane_counts[self.place[stay]] > 1
-        constant = (task * len(STATUS) + jobs.status[job]) * len(self.tracks) + self.place[stay]
-        fixed, codes = self._constants(constant * self.most_lanes + lane)
-        for shape, rows in _alike((((sends * most + receives) * 3 + ended) * 2 + broken) * 2 + gang):
-            on_many, told, arrived = shape % 2, shape // 2 % 2, shape // 4 % 3
-            out, into = divmod(shape // 12, most)
-            shown = ("slack_ns" if arrived else "deadline_ns", *(details if told else ()))
-            chosen = {name: values[name][rows] for name in ("frame", *shown)}
+        broken = (ended == 0) | (jobs["exec_ns"] != finish - jobs["start_ns"])
+        broken |= np.logical_or.reduce([jobs[name] != 0 for name in ("blocking_ns", "preemptions", "migrations")])
+        values |= {name: items(jobs[name]) for name in details}
+        fixed, codes = self._constants(jobs["task"], jobs["status"], stay["place"])
+        for shape, rows in _alike(((flows * 3 + ended) * 2 + broken) * 2 + gang):
+            on_many, told, arrived, links = shape % 2, shape // 2 % 2, shape // 4 % 3, shape // 12
+            chosen = {name: values[name][rows] for name in ("sequence", "frame", *(details if told else ()))}
             if arrived == 2:
                 chosen["slack_ns"] = items((deadline - finish)[rows])
-            chosen |= {f"sends{i}": raw(links.by_job[sent[rows] + i]) for i in range(out)}
-            chosen |= {f"receives{i}": raw(received[rows] + i) for i in range(into)}
+            else:
+                shown = "slack_ns" if arrived else "deadline_ns"
+                chosen[shown] = values[shown][rows]
+            chosen |= {f"flow{i}": raw(ids[first[rows] + i]) for i in range(links)}
+            chosen |= {name: column[codes[rows]] for name, column in fixed.items() if on_many or name != "lanes"}
+            body = [*number(9, _BEGIN), *slot(10, "name", chosen), *slot(3, "category", chosen)]
+            body += [part for name in ("status", "deadline", "lanes") for part in _argument(name, chosen, 17)]
+            # what differs from job to job is next to each other, followed by the time
+            body += [part for name in (*details, "frame") for part in _argument(name, chosen)]
+            body += [*_flows(links), *_argument("slack_ns", chosen), *_argument("deadline_ns", chosen)]
+            packets.put(places[rows], _packet(body, chosen, packets), chosen)
 
-            def body(
-                widths: Mapping[str, int],
-                shown: Sequence[str] = shown,
-                out: int = out,
-                into: int = into,
-                on_many: int = on_many,
-            ) -> list[Part]:
-                named = [*number(10, Slot("name", widths["name"])), *number(3, Slot("category", widths["category"]))]
-                args = [*self._string("status", widths), *self._string("deadline", widths)]
-                args += self._string("lanes", widths) if on_many else []
-                args += [part for name in ("frame", *shown) for part in self._number(name, widths)]
-                return [*_event(_BEGIN, widths), *named, *args, *_arrows(out, into)]
-
-            own = {name: column for name, column in fixed.items() if on_many or name != "lanes"}
-            self._put(block, places[rows], ("begin", shown, out, into, on_many), body, chosen, own, codes[rows])
-
-    def _constants(self, keys: Ints) -> tuple[Values, Ints]:
-        """Return a table of the values that depend only on task, status, place and lane, and each entry's row in it."""
-        found, codes = encode_values(keys)
-        rows = []
+    def _constants(self, task: Ints, status: Ints, place: Ints) -> tuple[Values, Ints]:
+        """Return a table of the values that depend only on task, status and place, and each entry's row in it."""
+        events, rows = self.events, []
+        found, codes = encode_values((task * len(STATUS) + status) * len(self.places) + place)
+        places = list(self.places)
         for key in found.tolist():
-            rest, lane = divmod(key, self.most_lanes)
-            rest, place = divmod(rest, len(self.tracks))
-            number, status = divmod(rest, len(STATUS))
-            name = self.columns.tasks[number]
-            category = self.tasks[name].kind if name in self.tasks else "job"
-            limit = format_duration(self.tasks[name].deadline_ns) if name in self.tasks else ""
-            named = (self.names[name] + 1, self.categories[category] + 1, self.strings[STATUS[status]] + 1)
-            rows.append((int(self.tracks[place, lane]), *named, self.strings[limit] + 1, self.lanes_text[place]))
-        names = ("track", "name", "category", "status", "deadline", "lanes")
+            rest, held = divmod(key, len(places))
+            name = self.columns.tasks[rest // len(STATUS)]
+            known = events.tasks.get(name)
+            texts = STATUS[rest % len(STATUS)], format_duration(known.deadline_ns) if known else ""
+            lanes = ",".join(map(str, self.columns.lanes(places[held][1])))
+            strings = [events.strings[words] + 1 for words in (*texts, lanes)]
+            rows.append((events.names[name] + 1, events.categories[known.kind if known else "job"] + 1, *strings))
+        names = ("name", "category", "status", "deadline", "lanes")
         table = np.array(rows, np.int64).reshape(-1, len(names))
         return {name: items(table[:, at]) for at, name in enumerate(names)}, codes
 
-    def _put(
-        self,
-        block: Block,
-        places: Ints,
-        kind: Any,
-        body: Callable[[Mapping[str, int]], list[Part]],
-        values: Values,
-        fixed: Values | None = None,
-        codes: Ints | None = None,
-    ) -> None:
-        """Put a packet at each of `places`, made from the items `values` and from row `codes` of the items `fixed`."""
-        if not len(places):
+
+class GpuEvents:
+    """The slices of a GPU as Perfetto's typed events (``GpuRenderStageEvent``), beside the tracks of its lanes.
+
+    Perfetto shows them under the GPU's number, and lists them in the table ``gpu_slice``.  A lane is a hardware queue,
+    the name of a slice its stage (category compute), the job's frame its submission.
+    """
+
+    def __init__(self, events: Events, gpu: int, engine: str) -> None:
+        self.columns, self.gpu, self.engine = events.columns, gpu, engine
+        self.sequence, self.last = next(events.sequences), 0
+        self.known: Names[tuple[str, int]] = Names()
+
+    def packets(self, piece: Mapping[str, Ints]) -> Iterator[bytes]:
+        """Yield the packets of those of some slices, in order of their start, that are the GPU's."""
+        here = np.flatnonzero(piece["engine"] == self.columns.engines.index(self.engine))
+        if not len(here):
             return
-        widths = {name: found.dtype.itemsize for name, found in (*values.items(), *(fixed or {}).items())}
-        key = (kind, tuple(widths.values()))
-        if key not in self._shapes:
-            header = [*number(8, Slot("time", block.gap)), *number(10, _SEQUENCE), *number(13, _TABLES_NEEDED)]
-            self._shapes[key] = Shape(message(1, [*header, *message(11, body(widths))]))
-        shape = self._shapes[key]
-        if fixed is None or codes is None:
-            rows = shape.blank(len(places))
-        else:
-            rows = shape.fill(shape.blank(len(fixed["track"])), fixed)[codes]
-        block.put(places, shape.fill(rows, values), shape.at["time"])
-
-    def _number(self, name: str, widths: Mapping[str, int]) -> list[Part]:
-        return message(4, [*number(1, self.args[name] + 1), *number(4, Slot(name, widths[name]))])
-
-    def _string(self, name: str, widths: Mapping[str, int]) -> list[Part]:
-        return message(4, [*number(1, self.args[name] + 1), *number(17, Slot(name, widths[name]))])
-
-
-def _event(kind: int, widths: Mapping[str, int]) -> list[Part]:
-    return [*number(9, kind), *number(11, Slot("track", widths["track"]))]
-
-
-def _arrows(sends: int, receives: int) -> list[Part]:
-    out = [part for i in range(sends) for part in fixed64(47, Slot(f"sends{i}", 8))]
-    return out + [part for i in range(receives) for part in fixed64(48, Slot(f"receives{i}", 8))]
-
-
-def _interned(entries: Sequence[tuple[int, str, int]], start: bool = False) -> bytes:
-    """Return a packet with (table, text, number) entries; the first one starts the tables, and the sequence's clock."""
-    tables = [part for field, words, at in entries for part in message(field, [*number(1, at), *text(2, words)])]
-    content = plain(message(12, tables))
-    return _started(content) if start else packet(content, flags=_TABLES_NEEDED)
+        if not self.known:
+            yield started(self.sequence)
+        before = len(self.known)
+        values = {"submission": items(_read(self.columns.jobs, piece["job"][here], ("frame",))["frame"])}
+        for name, of, category in (("queue", "lanes", 0), ("stage", "name", _COMPUTE)):
+            found, which = encode_values(piece[of][here])
+            said = [
+                self.columns.names[code] if category else f"{self.engine}.{min(self.columns.lanes(code), default=0)}"
+                for code in found.tolist()
+            ]
+            values[name] = items(np.array([self.known[word, category] + 1 for word in said], np.int64)[which])
+        values["duration"] = items(piece["end_ns"][here] - piece["start_ns"][here])
+        if len(self.known) > before:
+            table = [
+                part
+                for (name, category), at in list(self.known.items())[before:]
+                for part in message(
+                    _GPU_STAGES, [*number(1, at + 1), *text(2, name), *(number(4, category) if category else [])]
+                )
+            ]
+            yield packet(message(12, table), flags=_NEEDS_START, sequence=self.sequence)
+        body = [*number(11, self.gpu), *slot(13, "queue", values), *slot(14, "stage", values)]
+        body += [*slot(10, "submission", values), *slot(2, "duration", values)]
+        rows = Rows(np.diff(piece["start_ns"][here], prepend=self.last))
+        self.last = int(piece["start_ns"][here[-1]])
+        rows.put(np.arange(len(here)), _packet(body, self.sequence, rows, 53), values)
+        yield rows.joined()
 
 
-def _started(content: bytes = b"", sequence: int = _SEQUENCE, uuid: int = 0) -> bytes:
-    """Return the packets that start a sequence and its clock; `uuid`: the track of events that state none."""
-    of_events = message(11, number(11, uuid)) if uuid else []
-    content += plain(message(59, [*of_events, *number(58, _CLOCK)]))
-    both = [
-        *message(1, [*number(1, _BOOT), *number(2, 0)]),
-        *message(1, [*number(1, _CLOCK), *number(2, 0), *number(3, 1)]),
-    ]
-    first = packet(content, flags=_TABLES_START, sequence=sequence)
-    return first + packet(plain(message(6, both)), flags=_TABLES_NEEDED, sequence=sequence)
+class EnginePower:
+    """The power of an engine in mW: idle power plus, per busy lane, dynamic power at its clock.
+
+    `counters`: the greatest value of each counter that `steps` yields; a clock that the trace has is not among them.
+    """
+
+    def __init__(self, columns: Columns, engine: PlannedEngine) -> None:
+        self.columns, self.engine, self.busy = columns, engine, 0.0
+        self.number = columns.engines.index(engine.id) if engine.id in columns.engines else -1
+        name, powers = CLOCK + engine.id, [float(engine.dynamic_mw)]
+        self.moved, self.dynamic = np.zeros(1, np.int64), np.array(powers)
+        self.counters = {ENGINE_POWER + engine.id: 0.0}
+        if engine.levels and name in columns.counters:
+            by_clock = {float(level.clock_hz): float(level.dynamic_mw) for level in engine.levels}
+            self.moved, clocks = columns.counters[name]
+            self.dynamic = np.array([by_clock.get(clock, powers[0]) for clock in clocks.tolist()])
+        elif engine.levels:
+            self.counters = {name: float(engine.levels[-1].clock_hz)} | self.counters
+        self.counters[ENGINE_POWER + engine.id] = float(engine.idle_mw + self.dynamic.max(initial=powers[0]))
+        self.at = np.union1d(self.moved, [0])
+        self.changes = np.zeros(len(self.at))
+        self._begun = False
+
+    def steps(self, piece: Mapping[str, Ints], upto: int) -> Iterator[tuple[Ints, Floats]]:
+        """Yield the steps before a time of each of `counters`, given slices that begin before it."""
+        if not self._begun and len(self.counters) > 1:
+            yield np.zeros(1, np.int64), np.array([next(iter(self.counters.values()))])
+        elif len(self.counters) > 1:
+            yield np.zeros(0, np.int64), np.zeros(0)
+        self._begun = True
+        here = piece["engine"] == self.number
+        codes, which = encode_values(piece["lanes"][here])
+        lanes = np.array([len(self.columns.lanes(code)) for code in codes.tolist()] or [0])[which]
+        at = np.concatenate((self.at, piece["start_ns"][here], piece["end_ns"][here]))
+        changes = np.concatenate((self.changes, lanes, -lanes))
+        now = at < upto
+        self.at, self.changes = at[~now], changes[~now]
+        times, places = np.unique(at[now], return_inverse=True)
+        busy = self.busy + np.cumsum(np.bincount(places.reshape(-1), weights=changes[now], minlength=len(times)))
+        self.busy = float(busy[-1]) if len(busy) else self.busy
+        dynamic = self.dynamic[np.maximum(np.searchsorted(self.moved, times, side="right") - 1, 0)]
+        yield times, self.engine.idle_mw + dynamic * busy / max(self.engine.lanes, 1)
 
 
-def _steps(sequence: int, uuid: int, at: Ints, values: Floats) -> Iterator[bytes]:
-    """Yield the steps of a counter, as a sequence of its own: their packets differ in time and value alone."""
-    yield _started(sequence=sequence, uuid=uuid)
-    gaps = np.diff(at, prepend=0)
-    for begin in range(0, len(at), BLOCK):
-        part = slice(begin, begin + BLOCK)
-        columns = {"time": items(gaps[part]), "value": raw(values[part])}
-        head = [*number(10, sequence), *number(13, _TABLES_NEEDED), *number(8, Slot("time", columns["time"].itemsize))]
-        shape = Shape(message(1, [*head, *message(11, [*number(9, _COUNTER), *fixed64(44, Slot("value", 8))])]))
-        yield shape.fill(shape.blank(len(columns["value"])), columns).tobytes()
+class Steps:
+    """The steps of some counters, as a sequence of their own; `most`: the greatest value of each, by name.
+
+    A value is rounded to `_BITS` bits of the greatest, and counted from the one before.
+    """
+
+    def __init__(self, events: Events, most: Mapping[str, float]) -> None:
+        self.sequence, self.last = next(events.sequences), 0
+        self.uuids = np.array([events.numbers["counter", name] for name in most], np.int64)
+        self.quantum = np.array([2.0 ** (np.frexp(value)[1] - _BITS) for value in most.values()])
+        self.values, self._start = np.full(len(most), np.nan), started(self.sequence)
+        for name, uuid in zip(most, self.uuids.tolist(), strict=True):
+            self._start += packet(message(60, described("counter", name, uuid)), sequence=self.sequence)
+
+    def packets(self, which: Ints, at: Ints, values: Floats) -> bytes:
+        """Return the packets of the next steps, by the number of the counter, time and value, in order of time."""
+        data, self._start = self._start, b""
+        order = np.argsort(which, kind="stable")
+        of, time = which[order], at[order]
+        last = np.append((of[1:] != of[:-1]) | (time[1:] != time[:-1]), True)[: len(of)]
+        order, of = order[last], of[last]
+        counted = np.round(values[order] / self.quantum[of])
+        before = np.append(np.nan, counted)[: len(of)]
+        first = np.append(True, of[1:] != of[:-1])[: len(of)]
+        before[first] = self.values[of[first]]
+        self.values[of] = counted  # the last write wins
+        kept = np.flatnonzero(counted != before)
+        kept = kept[np.argsort(order[kept])]
+        if not len(kept):
+            return data
+        rows, of = order[kept], of[kept]
+        columns = {"track": items(self.uuids[of])}
+        columns["value"] = raw((counted[kept] - np.nan_to_num(before[kept])) * self.quantum[of])
+        packets = Rows(np.diff(at[rows], prepend=self.last))
+        self.last = int(at[rows[-1]])
+        body = [*number(9, _COUNTER), *slot(11, "track", columns), *fixed64(44, Slot("value", 8))]
+        packets.put(np.arange(len(rows)), _packet(body, self.sequence, packets), columns)
+        return data + packets.joined()
 
 
-def _shown(at: Ints, values: Floats) -> tuple[Ints, Floats]:
-    """Return the steps of a counter that show: the last of each time, to `_BITS` bits, where these change."""
-    fraction, power = np.frexp(values)
-    rounded = np.ldexp(np.round(np.ldexp(fraction, _BITS)), power - _BITS)
-    last = np.flatnonzero(np.diff(at, append=-1))
-    kept = last[np.diff(rounded[last], prepend=np.nan) != 0]
-    return at[kept], rounded[kept]
+class Flows:
+    """The numbers of the arrows that pass through jobs and releases: events with the same one are joined in a row.
+
+    Frames keep their number along a path of the graph, so that one for each path and frame joins it from end to end;
+    a job that samples has a number for each of its reads.
+    """
+
+    def __init__(self, columns: Columns, plan: Plan) -> None:
+        numbers, ends = count(1), dict[str, list[int]]()
+        self.paths: dict[str, list[int]] = {}
+        for task in plan.tasks:
+            own = self.paths.setdefault(task.name, [])
+            for source in task.after:
+                goes_on = ends.get(source)
+                number_ = goes_on.pop(0) if goes_on else next(numbers)
+                for through in (self.paths.setdefault(source, []), own):
+                    through.extend({number_}.difference(through))
+                ends.setdefault(task.name, []).append(number_)
+        self.reads: list[tuple[str, str, int, Ints, Ints]] = []
+        """Sampler, source, number, rows of jobs, and the frames they took."""
+        tasks = {name: number for number, name in enumerate(columns.tasks)}
+        for task in plan.tasks:
+            for place, source in enumerate(columns.reads[tasks[task.name]] if task.name in tasks else ()):
+                rows, frames = _sampled(columns, tasks[task.name], place)
+                self.reads.append((task.name, source, next(numbers), rows, frames))
+        self._by_frame = [np.argsort(frames, kind="stable") for *_, frames in self.reads]
+
+    def of(self, names: Sequence[str], which: Ints, frame: Ints, job: Ints | None = None) -> tuple[Ints, Ints]:
+        """Return where the numbers of each event begin, and all numbers; events are of frames of `names[which]`.
+
+        `job`: the rows of jobs, which may have sampled.
+        """
+        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        own = [self.paths.get(name, []) for name in names]
+        for place in range(max(map(len, own), default=0)):
+            paths = np.array([row[place] if place < len(row) else 0 for row in own], np.int64)[which]
+            rows = np.flatnonzero(paths)
+            found.append((rows, _flow(paths[rows], frame[rows])))
+        numbers = {name: number for number, name in enumerate(names)}
+        for (task, source, path, jobs, frames), order in zip(self.reads, self._by_frame, strict=True):
+            if job is not None and task in numbers and len(jobs):
+                at = np.minimum(np.searchsorted(jobs, job), len(jobs) - 1)
+                rows = np.flatnonzero((jobs[at] == job) & (which == numbers[task]))
+                found.append((rows, _flow(path, at[rows])))
+            if source in numbers:
+                rows = np.flatnonzero(which == numbers[source])
+                low, high = (np.searchsorted(frames[order], frame[rows], side=side) for side in ("left", "right"))
+                counts = high - low
+                places = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+                found.append((np.repeat(rows, counts), _flow(path, order[np.repeat(low, counts) + places])))
+        events, ids = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        first = np.concatenate(([0], np.cumsum(np.bincount(events, minlength=len(which)))))
+        return first, ids[np.argsort(events, kind="stable")]
 
 
-def _ordered(times: Sequence[Ints]) -> tuple[Ints, Ints | slice]:
-    """Return the times of several records in order, and their indices in the concatenated records."""
-    joined = np.concatenate(times) if len(times) > 1 else times[0] if times else np.zeros(0, np.int64)
-    if not len(joined) or (joined[1:] >= joined[:-1]).all():
-        return joined, slice(0, len(joined))
-    order = np.argsort(joined, kind="stable")
-    return joined[order], order
+def _flow(path: Ints | int, frame: Ints) -> Ints:
+    return (np.asarray(path, np.int64) << 40) | (frame & (1 << 40) - 1)
 
 
-def _repeated(values: Sequence[int], records: Sequence[Ints]) -> Ints:
-    return np.repeat(np.array(values, np.int64), [len(record) for record in records])
+def _sampled(columns: Columns, task: int, place: int) -> tuple[Ints, Ints]:
+    """Return the jobs of a task that took a frame of one of its reads and started, and the frames."""
+    jobs, found = columns.jobs, [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for part in _parts(len(jobs), columns.stored is not None):
+        sampled = jobs.sampled[part]
+        rows = np.flatnonzero((jobs.task[part] == task) & (jobs.start_ns[part] >= 0) & (sampled >= 0))
+        frames = np.asarray(jobs.frames[sampled[rows] + place], np.int64)
+        found.append((rows[frames >= 0] + part.start, frames[frames >= 0]))
+    rows, frames = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return rows, frames
+
+
+def _parts(rows: int, long: bool) -> list[slice]:
+    """Return ranges of rows; all at once unless there are many."""
+    return [slice(at, min(at + BLOCK, rows)) for at in range(0, rows, BLOCK)] if long else [slice(0, rows)][: rows > 0]
+
+
+def _read(record: Any, rows: slice | Ints, names: Sequence[str] = ()) -> dict[str, Ints]:
+    """Return rows of the columns of a record."""
+    return {name: np.asarray(getattr(record, name)[rows], np.int64) for name in names or type(record).__slots__}
+
+
+def _pairs(first: Ints, second: Ints) -> tuple[list[tuple[int, int]], Ints]:
+    """Return the distinct pairs of numbers, and which of them each is."""
+    ones, one = encode_values(first)
+    others, other = encode_values(second)
+    found, which = encode_values(one * max(len(others), 1) + other)
+    return [(int(ones[k // len(others)]), int(others[k % len(others)])) for k in found.tolist()], which
 
 
 def _alike(codes: Ints) -> Iterator[tuple[int, Ints]]:
@@ -409,104 +565,55 @@ def _alike(codes: Ints) -> Iterator[tuple[int, Ints]]:
         yield code, order[ends[place - 1] if place else 0 : ends[place]]
 
 
-# The slices of GPUs as Perfetto's typed GPU events (``GpuRenderStageEvent``), beside the tracks of their lanes.
-#
-# Perfetto shows them under the GPU of their number, and lists them in the table ``gpu_slice``.  A lane is a hardware
-# queue, the name of a slice its stage (category compute), the job's frame its submission.  They are a sequence of their
-# own, numbered GPU by GPU in the order of the plan's engines.
+# Parts of packets
 
 
-_COMPUTE = 2
+def slot(field: int, name: str, values: Values) -> list[Part]:
+    """Return an integer field with one of `values`, nothing if it is not among them."""
+    return number(field, Slot(name, values[name].dtype.itemsize)) if name in values else []
 
 
-def gpu_events(columns: Columns, plan: Plan) -> Iterator[bytes]:
-    """Yield the packets of all slices on engines of kind gpu: the names first, then GPU by GPU in order of time."""
-    found = []
-    for engine in plan.engines:
-        if engine.kind == "gpu" and engine.id in columns.engines:
-            at = np.flatnonzero(columns.slices.engine == list(columns.engines).index(engine.id))
-            found.append((engine.id, at[np.argsort(columns.slices.start_ns[at], kind="stable")]))
-    if not any(len(at) for _, at in found):
-        return
-    specifications: dict[tuple[str, int], int] = {}
-    rows = [(gpu, at, *_numbers(columns, engine, at, specifications)) for gpu, (engine, at) in enumerate(found)]
-    table = [
-        part
-        for (name, category), iid in specifications.items()
-        for part in message(24, [*number(1, iid), *text(2, name), *(number(4, category) if category else [])])
-    ]
-    yield plain(message(1, [*number(10, _GPU_SEQUENCE), *number(13, _TABLES_START), *message(12, table)]))
-    for gpu, at, queue, stage in rows:
-        for begin in range(0, len(at), BLOCK):
-            part = slice(begin, begin + BLOCK)
-            yield _block(columns, gpu, at[part], queue[part], stage[part])
+def _argument(name: str, values: Values, field: int = 4) -> list[Part]:
+    """Return a debug annotation: an integer, or with field 17 an interned string."""
+    own = slot(field, name, values)
+    return message(4, [*number(1, _ARGUMENTS.index(name) + 1), *own]) if own else []
 
 
-def _numbers(columns: Columns, engine: str, at: Ints, specifications: dict[tuple[str, int], int]) -> tuple[Ints, Ints]:
-    """Return the numbers of queue and stage of each slice, added to `specifications` by name and category."""
-
-    def iid(name: str, category: int) -> int:
-        return specifications.setdefault((name, category), len(specifications) + 1)
-
-    lanes, lane = encode_values(columns.slices.lanes[at])
-    names, name = encode_values(columns.slices.name[at])
-    queues = [iid(f"{engine}.{min(columns.lanes(int(code)), default=0)}", 0) for code in lanes.tolist()]
-    stages = [iid(columns.names[code], _COMPUTE) for code in names.tolist()]
-    return np.array(queues or [0], np.int64)[lane], np.array(stages or [0], np.int64)[name]
+def _flows(count: int) -> list[Part]:
+    return [part for i in range(count) for part in fixed64(47, Slot(f"flow{i}", 8))]
 
 
-def _block(columns: Columns, gpu: int, at: Ints, queue: Ints, stage: Ints) -> bytes:
-    slices, jobs = columns.slices, columns.jobs
-    job = slices.job[at]
-    values = {
-        "time": items(slices.start_ns[at]),
-        "event": items(at + 1),
-        "duration": items(slices.end_ns[at] - slices.start_ns[at]),
-        "submission": items(jobs.frame[job]),
-        "queue": items(queue),
-        "stage": items(stage),
-    }
-
-    def slot(field: int, name: str) -> list[Part]:
-        return number(field, Slot(name, values[name].dtype.itemsize))
-
-    event = [*slot(1, "event"), *slot(2, "duration"), *slot(10, "submission"), *number(11, gpu)]
-    event += [*slot(13, "queue"), *slot(14, "stage")]
-    head = [*slot(8, "time"), *number(10, _GPU_SEQUENCE), *number(13, _TABLES_NEEDED)]
-    shape = Shape(message(1, [*head, *message(53, event)]))
-    return shape.fill(shape.blank(len(at)), values).tobytes()
+def _entries(field: int, names: Mapping[str, int]) -> list[Part]:
+    return [part for name, at in names.items() for part in message(field, [*number(1, at + 1), *text(2, name)])]
 
 
-def lane_track(engine: str, lane: int) -> Track:
-    """Return the track of a lane of an engine."""
-    return ("lane", f"{engine}.{lane}")
+def _packet(body: Sequence[Part], sequence: int | Values, rows: Rows, field: int = 11) -> list[Part]:
+    own = slot(10, "sequence", sequence) if isinstance(sequence, Mapping) else number(10, sequence)
+    time = number(8, Slot("time", rows.gap))
+    return message(1, [*own, *number(13, _NEEDS_START), *message(field, body), *time])
 
 
-def tracks_of(columns: Columns, plan: Plan) -> list[Track]:
-    lanes = [lane_track(engine.id, lane) for engine in plan.engines for lane in range(max(engine.lanes, 1))]
-    used = [lane_track(engine, lane) for engine, held in used_lanes(columns) for lane in held]
-    sources = [("source", name) for name in columns.releases]
-    counters = [("counter", name) for name in columns.counters]
-    return list(dict.fromkeys([*sources, *lanes, *used, *counters]))
-
-
-def packet(*parts: bytes, flags: int = 0, sequence: int = _SEQUENCE) -> bytes:
+def packet(parts: Sequence[Part], flags: int = 0, sequence: int = _MAIN) -> bytes:
     """Return a packet; `flags` are its ``sequence_flags``."""
-    own = [*number(10, sequence), *(number(13, flags) if flags else [])]
-    return plain(message(1, [*own, *parts]))
+    return plain(message(1, [*number(10, sequence), *(number(13, flags) if flags else []), *parts]))
 
 
-def descriptors(tracks: list[Track], process: str) -> bytes:
-    """Return the descriptors of the process and of every track, in display order."""
-    named = [*number(1, _PID), *text(6, process)]
-    packets = [packet(plain(message(60, [*number(1, PROCESS), *message(3, named)])))]
-    for uuid, (kind, name) in enumerate(tracks, PROCESS + 1):
-        described = [*number(1, uuid), *number(12, uuid)]  # sibling_order_rank
-        if kind == "lane":
-            described += message(4, [*number(1, _PID), *number(2, _PID + uuid), *text(5, name)])
-        else:
-            described += [*number(5, PROCESS), *text(2, name)]
-        if kind == "counter":
-            described += message(8, text(6, unit(name)))
-        packets.append(packet(plain(message(60, described))))
-    return b"".join(packets)
+def started(sequence: int, tables: Sequence[Part] = (), uuid: int = 0) -> bytes:
+    """Return the packets that start a sequence, its tables and clock; `uuid`: the track of events that state none."""
+    of_events = message(11, number(11, uuid)) if uuid else []
+    content = [*(message(12, tables) if tables else []), *message(59, [*of_events, *number(58, _CLOCK)])]
+    both = [
+        *message(1, [*number(1, _BOOT), *number(2, 0)]),
+        *message(1, [*number(1, _CLOCK), *number(2, 0), *number(3, 1)]),
+    ]
+    first = packet(content, flags=_STARTS, sequence=sequence)
+    return first + packet(message(6, both), flags=_NEEDS_START, sequence=sequence)
+
+
+def described(kind: str, name: str, uuid: int) -> list[Part]:
+    """Return the descriptor of a track."""
+    own = [*number(1, uuid), *number(12, uuid)]  # sibling_order_rank
+    if kind == "lane":
+        return own + message(4, [*number(1, _PID), *number(2, _PID + uuid), *text(5, name)])
+    own += [*number(5, PROCESS), *text(2, name)]
+    return own + (message(8, [*number(5, 1), *text(6, unit(name))]) if kind == "counter" else [])

@@ -146,69 +146,37 @@ class Shape:
         return rows
 
 
-class Buffer:
-    """Reusable memory, since allocating fresh memory costs as much as filling it."""
+class Rows:
+    """Messages of several shapes, each with the time since the one before in its slot "time", `gap` bytes wide.
 
-    def __init__(self) -> None:
-        self._bytes = np.empty(0, np.uint8)
-
-    def first(self, count: int) -> NDArray[np.uint8]:
-        """Return the first `count` bytes."""
-        if len(self._bytes) < count:
-            self._bytes = np.empty(count + count // 4, np.uint8)
-        return self._bytes[:count]
-
-
-class Block:
-    """Messages of several shapes, to be written in order of time, then place, each with the time since the one before.
-
-    `gap`: bytes of that time; `last`: the time of the last message written.
+    `gaps` are these times in the order in which messages follow each other, `order` their places in it.
     """
 
-    def __init__(self, time: NDArray[np.int64], gap: int, last: int = 0) -> None:
-        self.time, self.gap, self.last = time, gap, last
-        self._sizes = np.zeros(len(time), np.int64)
-        self._gaps = np.zeros(len(time), np.int64)
+    def __init__(self, gaps: NDArray[np.int64], order: NDArray[np.int64] | None = None) -> None:
+        self.gaps, self.order, self.gap = gaps, order, width(gaps)
+        self._sizes, self._times = np.zeros(len(gaps), np.int64), np.zeros(len(gaps), np.int64)
         self._parts: list[tuple[NDArray[np.int64], NDArray[Any]]] = []
 
-    def put(self, places: NDArray[np.int64], rows: NDArray[Any], gap: NDArray[np.int64] | int) -> None:
-        """Put messages at `places`, which also order messages of the same time; `gap`: where their time is written."""
+    def put(self, places: NDArray[np.int64], parts: Sequence[Part], values: Mapping[str, NDArray[Any]]) -> None:
+        """Put a message of `parts` at each of `places`, with one of `values`, items, in each slot."""
         if len(places):
-            self._sizes[places], self._gaps[places] = rows.dtype.itemsize, gap
-            self._parts.append((places, rows))
+            shape = Shape(parts)
+            self._sizes[places], self._times[places] = shape.size, shape.at["time"]
+            self._parts.append((places, shape.fill(shape.blank(len(places)), values)))
 
-    def move(self, other: Block, by: int) -> None:
-        """Move all messages to `other`, `by` places further."""
-        for places, rows in self._parts:
-            other.put(places + by, rows, self._gaps[places])
-
-    def take(self, before: int, buffer: Buffer) -> tuple[NDArray[np.uint8], Block]:
-        """Return the messages with times below `before`, in order of time, and a block of the remaining ones.
-
-        The messages are stored in `buffer` until it is reused for the next block.
-        """
-        order = np.argsort(self.time, kind="stable")
-        order = order[: np.searchsorted(self.time[order], before)]
-        begins = np.full(len(self.time), -1, np.int64)
-        ends = np.cumsum(self._sizes[order])
+    def joined(self) -> bytes:
+        """Return the messages in their order."""
+        order = slice(None) if self.order is None else self.order
+        ends, begins = np.cumsum(self._sizes[order]), np.empty(len(self.gaps), np.int64)
         begins[order] = ends - self._sizes[order]
-        data = buffer.first(int(ends[-1]) if len(ends) else 0)
-        left = np.flatnonzero(begins < 0)
-        written = self.time[order]
-        rest = Block(self.time[left], self.gap, int(written[-1]) if len(written) else self.last)
-        anew = np.full(len(self.time), -1, np.int64)
-        anew[left] = np.arange(len(left))
+        data = np.empty(int(ends[-1]), np.uint8)
         for places, rows in self._parts:
-            at = begins[places]
-            kept = at < 0
-            if kept.any():
-                rest.put(anew[places[kept]], rows[kept], self._gaps[places[kept]])
-                at, rows = at[~kept], rows[~kept]
-            if len(at):
-                # overlapping items, one starting at each byte: assigning an item copies a message to its position
-                target = np.ndarray((len(data) - rows.dtype.itemsize + 1,), rows.dtype, data, strides=(1,))
-                target[at] = rows
-        if len(written):
-            times = np.ndarray((len(data) - self.gap + 1,), f"V{self.gap}", data, strides=(1,))
-            times[begins[order] + self._gaps[order]] = varints(np.diff(written, prepend=self.last), self.gap)
-        return data, rest
+            _put(data, begins[places], rows)
+        _put(data, (begins + self._times)[order], varints(self.gaps, self.gap))
+        return data.tobytes()
+
+
+def _put(data: NDArray[np.uint8], at: NDArray[np.int64], rows: NDArray[Any]) -> None:
+    # overlapping items, one starting at each byte: assigning an item copies it to its position
+    size = rows.dtype.itemsize
+    np.ndarray((len(data) - size + 1,), rows.dtype, data, strides=(1,))[at] = rows

@@ -248,6 +248,65 @@ class Stored:
             last = rates[-1]
             yield times[moved], rates[moved]
 
+    def steps_by_time(self) -> Iterator[tuple[dict[str, float], Iterator[tuple[Ints, Ints, Floats]]]]:
+        """Yield the counters of each table; `steps_by_time` says what."""
+        for table in ("meters", "queues", "counters"):
+            own = {name: counter for name, counter in self.counters.items() if counter.table == table}
+            if not own:
+                continue
+            if table == "counters":
+                yield from _steps_by_time({name: self.counter(name) for name in own})
+                continue
+            most = {name: max(abs(counter.least), abs(counter.most)) for name, counter in own.items()}
+            if table == "meters":
+                assert self.meter is not None
+                load, traffic = (self.tables[table].bounds.get(name, (0, 0))[1] for name in ("load", "traffic"))
+                static, scale, by_rate = self.meter
+                most = {POWER: static + load / scale + traffic / GBPS * by_rate, TRAFFIC: traffic / GBPS}
+            yield most, (self._both() if table == "meters" else self._queues(own))
+
+    def _both(self) -> Iterator[tuple[Ints, Ints, Floats]]:
+        for parts in zip(self.steps(POWER), self.steps(TRAFFIC), strict=True):
+            yield merged(parts)
+
+    def _queues(self, own: Mapping[str, Counter]) -> Iterator[tuple[Ints, Ints, Floats]]:
+        yield merged([(np.zeros(1, np.int64), np.array([counter.initial or 0.0])) for counter in own.values()])
+        table = self.tables["queues"]
+        places = np.full(1 + max(table.bounds["counter"][1], *(counter.number for counter in own.values())), -1)
+        places[[counter.number for counter in own.values()]] = np.arange(len(own))
+        for part in spans(len(table)):
+            number, time, value = (table.column(column)[part] for column in ("counter", "time_ns", "value"))
+            which = places[np.maximum(number, -1)]
+            if min(which.min(), number.min(), time.min()) < 0 or time.max() > MOST_NS:
+                raise self.file.damaged("queues: known tasks and times from 0 on expected")
+            yield which, time, value.astype(np.float64)
+
+
+def steps_by_time(columns: Columns) -> Iterator[tuple[dict[str, float], Iterator[tuple[Ints, Ints, Floats]]]]:
+    """Yield sets of counters: their greatest values by name, and their steps in parts in order of time.
+
+    A part is the number of the counter among these names, the time and the value of each step.
+    """
+    if columns.stored is not None:
+        yield from columns.stored.steps_by_time()
+    elif columns.counters:
+        yield from _steps_by_time(columns.counters)
+
+
+def _steps_by_time(
+    counters: Mapping[str, tuple[Ints, Floats]],
+) -> Iterator[tuple[dict[str, float], Iterator[tuple[Ints, Ints, Floats]]]]:
+    most = {name: float(np.abs(values).max(initial=0.0)) for name, (_, values) in counters.items()}
+    yield most, iter([merged(list(counters.values()))])
+
+
+def merged(steps: Sequence[tuple[Ints, Floats]]) -> tuple[Ints, Ints, Floats]:
+    """Return the steps of counters as number, time and value, in order of time."""
+    which = np.repeat(np.arange(len(steps)), [len(at) for at, _ in steps])
+    at, values = (np.concatenate(parts) for parts in zip(*steps, strict=True))
+    order = np.argsort(at, kind="stable")
+    return which[order], at[order], values[order]
+
 
 class _Counters(Mapping[str, "tuple[Ints, Floats]"]):
     """The counters of a long trace, read when asked for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import subprocess
 import sys
@@ -20,10 +21,11 @@ from random_traces import recorded
 
 from socsched.planning.plan import Level, Plan, Throttle
 from socsched.sim.simulate import simulate
-from socsched.trace import perfetto_events
+from socsched.trace import blocks, io, perfetto_events, stored
 from socsched.trace import protobuf as pb
 from socsched.trace.columns import unit
-from socsched.trace.perfetto import ENGINE_POWER, complete_columns, write_perfetto
+from socsched.trace.perfetto import write_perfetto
+from socsched.trace.perfetto_events import ENGINE_POWER, EnginePower
 from socsched.trace.trace import Trace
 from tests.sim.builders import engine, plan, task
 
@@ -53,6 +55,8 @@ class Parsed:
         tables: dict[str, dict[int, str]] = defaultdict(dict)
         stacks: dict[int, list[dict[str, Any]]] = defaultdict(list)
         last, defaults = dict[int, int](), dict[int, int]()
+        flows: dict[int, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
+        values = dict[int, float]()
         for packet in packets:
             sequence = packet.trusted_packet_sequence_id
             if packet.HasField("trace_packet_defaults"):
@@ -70,28 +74,34 @@ class Parsed:
             assert packet.timestamp >= last.get(sequence, 0)
             last[sequence] = packet.timestamp
             event = packet.track_event
-            track = self.tracks[event.track_uuid or defaults[sequence]]
-            made = {"ts": packet.timestamp, "track": track, "sends": list(event.flow_ids)}
+            uuid = event.track_uuid or defaults[sequence]
+            track = self.tracks[uuid]
+            made: dict[str, Any] = {"ts": packet.timestamp, "track": track}
+            for flow in event.flow_ids:
+                flows[flow].append((packet.timestamp, made))
             if event.name_iid:
                 made["name"] = tables["event_names"][event.name_iid]
                 made["category"] = tables["event_categories"][event.category_iids[0]]
-                made["receives"] = list(event.terminating_flow_ids)
                 made["args"] = {
                     tables["debug_annotation_names"][a.name_iid]: tables["strings"].get(a.string_value_iid, a.int_value)
                     for a in event.debug_annotations
                 }
             if event.type == event.TYPE_SLICE_BEGIN:
-                made["depth"] = len(stacks[event.track_uuid])
-                stacks[event.track_uuid].append(made)
+                made["depth"] = len(stacks[uuid])
+                stacks[uuid].append(made)
                 self.slices.append(made)
             elif event.type == event.TYPE_SLICE_END:
-                begun = stacks[event.track_uuid].pop()
+                begun = stacks[uuid].pop()
                 begun["end"] = packet.timestamp
             elif event.type == event.TYPE_INSTANT:
                 self.instants.append(made)
             else:
-                self.counters[track].append((packet.timestamp, event.double_counter_value))
+                values[uuid] = values.get(uuid, 0.0) + event.double_counter_value
+                self.counters[track].append((packet.timestamp, values[uuid]))
         assert not any(stacks.values())
+        # an event is joined with the next one, in order of time, that has the same flow
+        ordered = [[event for _, event in sorted(found, key=lambda one: one[0])] for found in flows.values()]
+        self.arrows = [pair for events in ordered for pair in itertools.pairwise(events)]
 
 
 @pytest.fixture(scope="module")
@@ -119,14 +129,17 @@ def test_no_packet_is_malformed(packets: Any) -> None:
 
 
 def test_names_and_tracks_are_declared_before_they_are_used(packets: Any) -> None:
-    tracks, names = set(), set()
+    tracks, names, defaults = set(), set(), dict[int, int]()
     for packet in packets:
         if packet.HasField("track_descriptor"):
             assert packet.track_descriptor.uuid not in tracks
             tracks.add(packet.track_descriptor.uuid)
         names.update(entry.iid for entry in packet.interned_data.event_names)
+        if packet.HasField("trace_packet_defaults"):
+            defaults[packet.trusted_packet_sequence_id] = packet.trace_packet_defaults.track_event_defaults.track_uuid
         if packet.HasField("track_event"):
-            assert packet.track_event.track_uuid in tracks or packet.trusted_packet_sequence_id > 2
+            uuid = packet.track_event.track_uuid or defaults[packet.trusted_packet_sequence_id]
+            assert uuid in tracks
             assert not packet.track_event.name_iid or packet.track_event.name_iid in names
 
 
@@ -134,7 +147,13 @@ def test_there_is_a_track_for_every_lane_sensor_and_counter(parsed: Parsed) -> N
     _, trace = example()
     lanes = ["gpu.0", "gpu.1", "cpu.0", "cpu.1", "cpu.2"]
     sources = ["lidar", "urgent", "control"]
-    assert list(parsed.tracks.values()) == ["test (test), simulated", *sources, *lanes, *trace.counters, *ENGINES]
+    assert [parsed.tracks[uuid] for uuid in sorted(parsed.tracks)] == [
+        "test (test), simulated",
+        *sources,
+        *lanes,
+        *trace.counters,
+        *ENGINES,
+    ]
 
 
 def test_a_gang_is_shown_on_its_lanes_with_segments_inside(parsed: Parsed) -> None:
@@ -170,19 +189,18 @@ def test_slices_say_what_the_job_was(parsed: Parsed) -> None:
 
 
 def test_arrows_follow_the_data(parsed: Parsed) -> None:
-    begins = {flow: event for event in (*parsed.slices, *parsed.instants) for flow in event["sends"]}
-    ends = {flow: event for event in parsed.slices for flow in event.get("receives", ())}
-    assert begins.keys() == ends.keys() and begins
-
     def label(event: dict[str, Any]) -> tuple[str, int]:
         name = event["track"] if event["name"] == "input" else event["name"]
         return name, event["args"]["frame"]
 
-    arrows = {(label(begins[flow]), label(ends[flow])) for flow in begins}
+    arrows = {(label(begin), label(end)) for begin, end in parsed.arrows}
     assert {(("lidar", 0), ("net", 0)), (("net", 0), ("net->post", 0)), (("net->post", 0), ("post", 0))} <= arrows
     # The controller's job at 90 samples net's frame 0 and the sensor's; that at 140 the next of both.
     assert {(("net", 0), ("control", 1)), (("lidar", 0), ("control", 1)), (("net", 1), ("control", 2))} <= arrows
-    assert all(begins[flow]["ts"] <= ends[flow]["ts"] for flow in begins)
+    tasks = {task.name: task for task in example()[0].tasks}
+    for (sender, sent), (user, used) in arrows:
+        same = sender == user and sent == used  # a job that was preempted
+        assert same or sender in tasks[user].reads or (sender in tasks[user].after and sent == used)
 
 
 def test_drops_misses_and_inputs_are_instants(parsed: Parsed) -> None:
@@ -196,11 +214,11 @@ def test_drops_misses_and_inputs_are_instants(parsed: Parsed) -> None:
 
 
 def shown(steps: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The last step of each time, with 16 bits of its value, where this changes."""
+    """The last step of each time, in parts of 2**16 of the greatest value, where this changes."""
     found: list[tuple[int, float]] = []
+    quantum = 2.0 ** (math.frexp(max(abs(value) for _, value in steps))[1] - 16)
     for time, value in dict(sorted(steps, key=lambda step: step[0])).items():
-        fraction, power = math.frexp(value)
-        rounded = math.ldexp(round(fraction * 2**16), power - 16)
+        rounded = round(value / quantum) * quantum
         if not found or rounded != found[-1][1]:
             found.append((time, rounded))
     return found
@@ -214,22 +232,41 @@ def test_counters_are_the_trace_s(parsed: Parsed) -> None:
     assert parsed.counters["engine_mw.gpu"][:3] == [(0, 50.0), (15, 25.0), (19, 50.0)]
 
 
-@settings(max_examples=60, deadline=None)
-@given(recorded())
-def test_random_traces_are_read_back_whatever_the_blocks(tmp_path_factory: Any, drawn: tuple[Plan, Trace]) -> None:
+def parsed_file(trace: Trace, made: Plan, file: Path) -> Parsed:
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Proto
 
+    write_perfetto(trace, made, file)
+    proto = Proto()
+    proto.ParseFromString(gzip.decompress(file.read_bytes()))
+    return Parsed(absolute(proto.packet))
+
+
+@pytest.mark.parametrize("throttle", [None, Throttle(period_ns=900, cap_mw=3500)])
+def test_a_long_trace_is_written_in_parts(
+    throttle: Throttle | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for deployment in (example()[0], made(throttle=throttle)):
+        trace = simulate(deployment, 20_000)
+        whole = parsed_file(trace, deployment, tmp_path / "whole")
+        with monkeypatch.context() as patch:
+            for module in (blocks, perfetto_events):
+                patch.setattr(module, "BLOCK", 7)
+            patch.setattr(stored, "SMALL", 0)
+            io.save(trace, tmp_path / "trace.bin")
+            long = io.load(tmp_path / "trace.bin")
+            assert long.columns.stored is not None
+            read = parsed_file(long, deployment, tmp_path / "long")
+        assert (read.tracks, read.counters) == (whole.tracks, whole.counters)
+        for name in ("slices", "instants"):
+            assert sorted(map(str, getattr(read, name))) == sorted(map(str, getattr(whole, name)))
+        assert sorted(map(str, read.arrows)) == sorted(map(str, whole.arrows))
+
+
+@settings(max_examples=60, deadline=None)
+@given(recorded())
+def test_random_traces_are_read_back(tmp_path_factory: Any, drawn: tuple[Plan, Trace]) -> None:
     made, trace = drawn
-    read = []
-    for block in (3, 1 << 15):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(perfetto_events, "BLOCK", block)
-            file = tmp_path_factory.mktemp("random") / "t.pftrace"
-            write_perfetto(trace, made, file)
-        proto, data = Proto(), file.read_bytes()
-        proto.ParseFromString(gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data)
-        read.append(Parsed(absolute(proto.packet)))
-    assert vars(read[0]) == vars(read[1])
+    read = [parsed_file(trace, made, tmp_path_factory.mktemp("random") / "t.pftrace")]
     told = Counter((one["ts"], one["args"]["text"]) for one in read[0].instants if "text" in one["args"])
     assert told == Counter((note.time_ns, note.text) for note in trace.instants)
     jobs = {(job.task, job.frame, job.deadline_ns): job for job in trace.jobs}
@@ -278,18 +315,36 @@ def made(**changes: object) -> Plan:
     return replace(plan(tasks, engines, dram_bandwidth=10**10), base_mw=1500, dram_picojoule_per_byte=20.0, **changes)
 
 
+def powers(trace: Trace, plan: Plan) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return what the writer adds for each engine, slices given in parts."""
+    columns, found = trace.columns, {}
+    order = np.argsort(columns.slices.start_ns, kind="stable")
+    pieces = {name: getattr(columns.slices, name)[order] for name in type(columns.slices).__slots__}
+    for one in plan.engines:
+        power = EnginePower(columns, one)
+        parts: dict[str, list[Any]] = {name: [] for name in power.counters}
+        for at in range(0, len(order), 7):
+            upto = pieces["start_ns"][at + 7] if at + 7 < len(order) else 1 << 62
+            part = {name: column[at : at + 7] for name, column in pieces.items()}
+            for name, steps in zip(parts, power.steps(part, upto), strict=True):
+                parts[name].append(steps)
+        for name, steps in parts.items():
+            found[name] = tuple(np.concatenate(column) for column in zip(*steps, strict=True))
+    return found
+
+
 @pytest.mark.parametrize("throttle", [None, Throttle(period_ns=900, cap_mw=3500)])
 def test_engines_base_and_dram_add_up_to_the_module(throttle: Throttle | None) -> None:
     deployment = made(throttle=throttle)
     trace = simulate(deployment, 40_000)
-    columns = complete_columns(trace, deployment)
+    counters = dict(trace.columns.counters) | powers(trace, deployment)
     if throttle:
-        assert len(set(columns.counters["clock_hz.gpu"][1].tolist())) > 1
-    instants = np.unique(np.concatenate([times for times, _ in columns.counters.values()]))
+        assert len(set(counters["clock_hz.gpu"][1].tolist())) > 1
+    instants = np.unique(np.concatenate([times for times, _ in counters.values()]))
     instants = instants[instants < 40_000]  # where the record ends, what runs ends with it
 
     def at(name: str) -> np.ndarray:
-        times, values = columns.counters[name]
+        times, values = counters[name]
         return values[np.maximum(np.searchsorted(times, instants, side="right") - 1, 0)]
 
     engines = sum(at(ENGINE_POWER + e.id) for e in deployment.engines)
@@ -298,19 +353,18 @@ def test_engines_base_and_dram_add_up_to_the_module(throttle: Throttle | None) -
     np.testing.assert_allclose(deployment.base_mw + engines + dram, at("power_mw"), rtol=1e-9)
 
 
-def test_constant_clocks_are_recorded_once() -> None:
+def test_constant_clocks_are_recorded_once(tmp_path: Path) -> None:
     deployment = made()
-    columns = complete_columns(simulate(deployment, 5000), deployment)
-    times, clocks = columns.counters["clock_hz.gpu"]
-    assert (times.tolist(), clocks.tolist()) == ([0], [1000.0])
-    assert "clock_hz.cpu" not in columns.counters
+    read = parsed_file(simulate(deployment, 5000), deployment, tmp_path / "t")
+    assert read.counters["clock_hz.gpu"] == [(0, 1000.0)]
+    assert "clock_hz.cpu" not in read.counters
 
 
-def test_nothing_is_added_to_a_measurement() -> None:
+def test_nothing_is_added_to_a_measurement(tmp_path: Path) -> None:
     deployment = made()
     trace = simulate(deployment, 5000)
     measured = Trace("measured", 5000, 0, trace.jobs, trace.slices, [], trace.releases, {"rail_mw.VDD": [(0, 1.0)]})
-    assert list(complete_columns(measured, deployment).counters) == ["rail_mw.VDD"]
+    assert list(parsed_file(measured, deployment, tmp_path / "t").counters) == ["rail_mw.VDD"]
 
 
 def test_units() -> None:
@@ -359,26 +413,17 @@ def _shortest(value: int) -> bytes:
     return bytes(_VarintBytes(value & (1 << 64) - 1))
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 3)), max_size=40), st.lists(st.integers(0, 22), max_size=4)
-)
-def test_a_block_gives_messages_in_order_of_time_and_place_with_the_time_between_them(
-    rows: list[tuple[int, int]], cuts: list[int]
-) -> None:
-    times = np.array([time for time, _ in rows], np.int64)
-    block, buffer, found = pb.Block(times, 1), pb.Buffer(), b""
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(1, 3)), min_size=1, max_size=40), st.randoms())
+def test_rows_give_messages_in_their_order_with_the_time_between_them(rows: list[tuple[int, int]], draw: Any) -> None:
+    order = draw.sample(range(len(rows)), len(rows))
+    packed = pb.Rows(np.array([rows[place][0] for place in order], np.int64), np.array(order, np.int64))
     for size in (1, 2, 3):
         places = np.flatnonzero(np.array([row[1] for row in rows], np.int64) == size)
-        texts = np.array([bytes([65 + place]) * (size + 1) for place in places.tolist()], f"S{size + 1}")
-        block.put(places, texts.view(f"V{size + 1}"), size - 1)
-    for cut in [*sorted(cuts), 1 << 40]:
-        data, block = block.take(cut, buffer)
-        found += data.tobytes()
-    order = sorted(range(len(rows)), key=lambda place: rows[place][0])
-    expected, last = b"", 0
-    for place in order:
-        time, size = rows[place]
-        expected += bytes([65 + place]) * (size - 1) + bytes([time - last]) + bytes([65 + place])
-        last = time
-    assert found == expected
-    assert not len(block.time)
+        letters = pb.items(places + 65)
+        packed.put(places, [*(pb.Slot(f"letter{i}", 1) for i in range(size)), pb.Slot("time", packed.gap)],
+                   {f"letter{i}": letters for i in range(size)})  # fmt: skip
+    times = pb.varints(np.array([rows[place][0] for place in order]), packed.gap).tolist()
+    expected = b"".join(
+        bytes([65 + place]) * rows[place][1] + bytes(time) for place, time in zip(order, times, strict=True)
+    )
+    assert packed.joined() == expected

@@ -230,7 +230,7 @@ def test_any_damaged_byte_is_refused_or_harmless(
 
 def test_a_long_trace_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 16 rows: rows, columns, windows, counters and figures are those of the trace in memory."""
-    plan, duration, faults = rich_plan(), DURATION, rich_faults()
+    plan, duration, faults = rich_plan(), DURATION // 3, rich_faults()
     whole = run(plan, duration, 1, None, faults).trace
     assert whole is not None
     monkeypatch.setattr(blocks, "BLOCK", 16)

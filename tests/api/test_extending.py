@@ -94,7 +94,7 @@ def test_a_policy_a_renderer_and_a_command(socsched: Socsched, plan: str, tmp_pa
 
 
 def test_a_planner(socsched: Socsched) -> None:
-    assert "feasible" in socsched("plan", *WHERE, "--planner", "coolest")
+    assert "feasible" in socsched("plan", *WHERE, "--planner", "coolest", "-O", "slower=2")
 
 
 def test_a_schedulability_test(socsched: Socsched, tmp_path: Path) -> None:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import EntryPoint
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from socsched import plugins
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
 from socsched.models.work import stage_work
@@ -20,7 +16,6 @@ from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 
 ORIN = "jetson-agx-orin-64gb"
-PAGE = Path(__file__).parents[3] / "docs" / "planning.md"
 OPTIONS = {"axonn": {"stage": "camera-detect"}, "jedi": {"stage": "backbone"}}
 
 
@@ -81,31 +76,3 @@ def test_single_network_planners_ask_which_one() -> None:
                 planners.planner(name), get_pipeline("perception-stack"), get_platform(ORIN), "50W", work=stage_work
             )
         assert "-O stage=NAME" in caught.value.hint
-
-
-def example() -> ModuleType:
-    """Return the page's planner as a module."""
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "PLANNER" in block]
-    module = ModuleType("coolest")
-    exec(compile(code, str(PAGE), "exec"), module.__dict__)
-    return module
-
-
-def test_a_planner_from_outside_plans_like_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Registered(EntryPoint):
-        def load(self) -> object:
-            return example().PLANNER
-
-    entry = Registered("coolest", "my_package.coolest:PLANNER", planners.GROUP)
-    monkeypatch.setitem(plugins.entries(planners.GROUP), "coolest", entry)
-    assert "coolest" in planners.planner_names() and planners.descriptions()["coolest"].startswith("every stage")
-    pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
-
-    def energy(**options: str) -> int:
-        plan = make_plan(planners.planner("coolest"), pipeline, platform, "50W", work=stage_work, options=options)
-        assert plan.solver.name == "coolest" and plan.verdict == "feasible"
-        return sum(task.energy_uj for task in plan.tasks if task.kind == "stage")
-
-    fastest = make_plan(planners.planner("herald"), pipeline, platform, "50W", work=stage_work)
-    assert energy() <= sum(task.energy_uj for task in fastest.tasks if task.kind == "stage")
-    assert energy(slower="1.0") >= energy()

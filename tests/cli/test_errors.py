@@ -6,7 +6,6 @@ tables, and a test sees to it that every such option and every verb is in them.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Iterator
@@ -188,34 +187,6 @@ def test_a_full_disk_is_named(files: dict[str, str], capsys: pytest.CaptureFixtu
     assert code == 3
     assert "No space left on device" in err
     assert "free space" in err
-
-
-@pytest.mark.parametrize("verb", ["simulate", "report"])
-def test_a_disk_that_fills_up_while_results_are_written(
-    files: dict[str, str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    verb: str,
-    tmp_path: Path,
-) -> None:
-    def full(self: Path, *_: Any, **__: Any) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device", str(self))
-
-    def synchronised(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", full)
-    monkeypatch.setattr(Path, "write_bytes", full)
-    monkeypatch.setattr("os.fsync", synchronised)
-    root = files["root"]
-    line = {
-        "simulate": ["simulate", f"{root}/plan.json", "--duration", "300ms", "-o", str(tmp_path / "out")],
-        "report": ["report", f"{root}/good", "-o", str(tmp_path / "page.html")],
-    }[verb]
-    code, err = fails(capsys, line)
-    assert code == 3
-    assert "No space left on device" in err
-    assert str(tmp_path) in err
 
 
 WHERE_INTERRUPTED = {

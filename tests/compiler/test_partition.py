@@ -134,20 +134,6 @@ def test_what_crosses_is_what_the_other_side_reads(network: Network, torn: bool)
     assert {p.before for p in prefixes(network, types_of(network), torn=torn)} <= {point.before for point in found}
 
 
-@given(networks())
-@settings(max_examples=200, deadline=None)
-def test_every_closed_set_of_units_is_a_frontier(network: Network) -> None:
-    """Against the definition: all subsets, those that contain what they read."""
-    groups = units(network)
-    layers = {layer.name: layer for layer in network.layers}
-    expected = set()
-    for choice in range(1, 2 ** len(groups) - 1):
-        chosen = frozenset(name for i, group in enumerate(groups) if choice >> i & 1 for name in group)
-        if all(source in chosen or source in network.inputs for name in chosen for source in layers[name].inputs):
-            expected.add(chosen)
-    assert {point.before for point in frontiers(network, types_of(network))} == expected
-
-
 def test_every_cut_of_the_backbone() -> None:
     """All frontiers of PointPillars' backbone on a small canvas, in the reference arithmetic."""
     network = backbone_network(taps=True, ny=16, nx=8)

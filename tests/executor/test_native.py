@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +25,7 @@ from socsched.executor.application import write_application
 from socsched.executor.build import build_executor, glibc_note, newest_glibc
 from socsched.executor.outcome import read_outcome
 from socsched.executor.settings import JOURNAL, RunSettings, declared_terms, write_settings
-from socsched.faults.model import Failure, Faults, Overrun, Slowdown
+from socsched.faults.model import Failure, Faults
 from socsched.planning.io import to_document
 from socsched.planning.plan import Plan
 from socsched.planning.task import LOAD
@@ -343,19 +342,6 @@ def test_faults_end_in_the_accounting(executor: Path, kind: str, spare: bool, tm
         assert account.completed >= 10 and {(2,), (3,)} <= {piece.lanes for piece in trace.slices}
 
 
-def test_slow_engines_and_overruns_take_as_much_longer_as_the_file_says(executor: Path, tmp_path: Path) -> None:
-    slow, over = Slowdown("cpu", 100 * MS, 150 * MS, Fraction(10)), Overrun("first", Fraction(2, 5), Fraction(5, 2))
-    settings = chain_of_two(faults=Faults(slowdowns=(slow,), overruns=(over,)), seed=3)
-    assert start(executor, settings, tmp_path).returncode == 0
-    trace, executed = read_outcome(tmp_path)
-    firsts = sorted((job for job in trace.jobs if job.task == "first"), key=lambda job: job.frame)
-    drawn = [late for _, late in zip(firsts, over.jobs(3), strict=False)]
-    assert executed.accounts["s"].completed == len(firsts) == 20 and 0 < sum(drawn) < 20
-    for job, late in zip(firsts, drawn, strict=True):
-        slowed = slow.from_ns <= job.start_ns < slow.until_ns
-        assert job.exec_ns >= MS // 5 * (10 if slowed else 1) * (2.5 if late else 1)
-
-
 @pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 200))])
 def test_a_killed_run_leaves_a_readable_journal(executor: Path, number: int, tmp_path: Path) -> None:
     settings = chain_of_two(horizon_ns=20_000 * MS)
@@ -383,16 +369,6 @@ def test_an_interrupted_run_ends_in_order(executor: Path, tmp_path: Path) -> Non
     assert executed.interrupted and trace.instants[-1].text == "interrupted by the user"
     account = executed.accounts["s"]
     assert account.released == account.completed + account.dropped + account.aborted
-
-
-def test_a_full_disk_ends_in_an_error_after_the_run(executor: Path, tmp_path: Path) -> None:
-    file = write_settings(chain_of_two(), tmp_path)
-    (tmp_path / JOURNAL).symlink_to("/dev/full")
-    done = subprocess.run([executor, file, "-o", tmp_path], check=False, capture_output=True, text=True)
-    assert done.returncode == 3 and os.strerror(28) in done.stderr
-    executed = json.loads((tmp_path / "executed.json").read_text())
-    assert executed["journal_error"] == os.strerror(28)
-    assert executed["accounts"]["s"]["completed"] == 20
 
 
 @pytest.mark.parametrize(("function", "code"), [("probe", 0), ("greedy", 3)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -296,27 +295,6 @@ def test_onnx_runtime_states_the_precision(tmp_path: Path) -> None:
             event["args"]["input_type_shape"] = [{"int64": [1]}, {"float16": [1, 3]}]
     found = imported(tmp_path, json.dumps(events), XAVIER, precision="int8")
     assert found.profile.costs[0].precision == "fp16" and "--precision int8 is not used" in " ".join(found.notes)
-
-
-def test_every_encoding_is_read(tmp_path: Path) -> None:
-    tables = [(trtexec(tmp_path / "t.json", "38").read_text(), XAVIER), (command("--fp16") + summary(), ORIN)]
-    for plain, platform in [*tables, (rknn(True), "rk3588"), (PROJECTED, ORIN)]:
-        choices = {"engines": {"cpu": "a760"} if platform == "rk3588" else {}, "precision": "fp16"}
-        want = imported(tmp_path, plain, platform, "a.txt", **choices).profile.costs
-        raw = plain.encode()
-        for name, content in (
-            ("bom.txt", b"\xef\xbb\xbf" + raw),
-            ("utf16.txt", plain.encode("utf-16")),
-            ("big.txt", b"\xfe\xff" + plain.encode("utf-16-be")),
-            ("crlf.txt", raw.replace(b"\n", b"\r\n")),
-            ("a.txt.gz", gzip.compress(raw)),
-        ):
-            (tmp_path / name).write_bytes(content)
-            got = import_profile([tmp_path / name], platform, **choices).profile.costs  # type: ignore[arg-type]
-            assert [(c.time_ns, c.engine, c.precision) for c in got] == [
-                (c.time_ns, c.engine, c.precision) for c in want
-            ]
-    assert got[0].stage == want[0].stage
 
 
 @pytest.mark.parametrize(

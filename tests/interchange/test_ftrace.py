@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 from collections.abc import Sequence
@@ -285,21 +284,6 @@ def test_clocks_that_jump_are_kept_apart(tmp_path: Path) -> None:
     assert jobs - 6 <= sum(len(section.times_ns) for section in found.sections) <= jobs
     assert "the clock jumps" in found.notes[0] and "1 events of the others" in found.notes[0]
     assert found.trace is not None and found.trace.duration_ns < 300 * MS
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "gzip", "crlf"])
-def test_text_in_any_encoding_is_the_same_recording(encoding: str, tmp_path: Path) -> None:
-    _, events = simulate(3)
-    content = text(events, "tracefs")[0]
-    (tmp_path / "plain").write_text(content)
-    if encoding == "gzip":
-        (tmp_path / "t").write_bytes(gzip.compress(content.encode()))
-    elif encoding == "crlf":
-        (tmp_path / "t").write_bytes(content.replace("\n", "\r\n").encode())
-    else:
-        (tmp_path / "t").write_text(content, encoding=encoding)
-    one, other = (import_profile([tmp_path / name], XAVIER, precision="fp32") for name in ("plain", "t"))
-    assert [c.times_ns for c in one.profile.costs] == [c.times_ns for c in other.profile.costs]
 
 
 def test_interrupts_and_other_events_do_not_disturb(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -228,11 +227,3 @@ def test_an_interval_that_no_pipeline_holds_is_refused(tmp_path: Path) -> None:
     (tmp_path / "d.dag").write_text('module_config { timer_components { config { name: "a" interval: 3600001 } } }')
     with pytest.raises(SocschedError, match=r"d\.dag:1:\d+: interval: expected 1 to 3600000"):
         import_cyberrt(tmp_path / "d.dag")
-
-
-def test_configurations_are_read_packed_and_in_other_encodings(tmp_path: Path) -> None:
-    for encode in (gzip.compress, lambda raw: raw.decode().encode("utf-16"), lambda raw: b"\xef\xbb\xbf" + raw):
-        (tmp_path / "c.conf").write_bytes(encode(CLASSIC.encode()))
-        assert len(cyberrt.load(tmp_path / "c.conf")) == 5
-        (tmp_path / "a.yaml").write_bytes(encode(TEMPLATE.encode()))
-        assert len(autoware.load(tmp_path / "a.yaml")) == 2

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.cost.roofs import Point, Roof
-from socsched.reporting import charts, roofline
-from socsched.reporting import pareto as front
+from socsched.reporting import charts
 from socsched.reporting.markup import element, fit, text, ticks
 
 
@@ -154,30 +152,6 @@ def test_kinds_of_evidence_differ_by_hatch() -> None:
     for kind in ("published", "derived", "assumed"):
         assert f'fill="url(#of-{kind})"' in figure and f'id="of-{kind}"' in figure
     assert "measured 50%" in figure
-
-
-def test_a_stage_lies_under_its_roof() -> None:
-    roofs = (Roof(("gpu",), "fp16", 4e13, 2e13, 2e11), Roof(("cpu0", "cpu1"), "fp32", 1e11, 8e10, 3e10))
-    points = [Point("net", "gpu", "fp16", 100.0, 2e13, 1e13), Point("same", "gpu", "fp16", 101.0, 2e13, 1e13)]
-    figure = roofline.rooflines(roofs, points, {"gpu": 1, "cpu0": 2})
-    assert ">gpu fp16</text>" in figure and ">cpu0–cpu1 each fp32</text>" in figure
-    lines = re.findall(r'<line x1="([\d.]+)" x2="([\d.]+)" y1="([\d.]+)" y2="([\d.]+)" class="drop"', figure)
-    assert float(lines[0][2]) > float(lines[0][3])  # down the page is slower
-    labels = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="8.5"', figure)
-    assert len(set(labels)) == 2 and ">50.00%</td>" in figure
-    distance = max(abs(float(a) - float(b)) for a, b in zip(*labels, strict=True))
-    assert distance > 15  # numbers of points that lie on one another do not
-
-
-def test_the_front_distinguishes_feasible_modes_by_shape() -> None:
-    entry = {"objective": "latency,energy", "energy_uj": 10**6, "operations": {"gpu": 1.0}}
-    fast = {**entry, "mode": "A", "verdict": "feasible", "on_front": True, "latency_ns": 10 * MS, "power_mw": 20_000}
-    slow = {**entry, "mode": "B", "verdict": "infeasible", "on_front": False, "latency_ns": 90 * MS, "power_mw": 9_000}
-    none = {**entry, "mode": "C", "verdict": "infeasible", "on_front": False, "latency_ns": 0, "power_mw": 0}
-    figure = front.front({"points": [fast, slow, none]}, "A")
-    assert figure.count('class="late-dot"') == 1 and figure.count('class="dot"') == 1
-    assert "● A (this report)" in figure and "<td>C</td>" in figure
-    assert "No mode has a mapping" in front.front({"points": [none]}, "A")
 
 
 CSS = (files("socsched.reporting") / "assets" / "report.css").read_text(encoding="utf-8")

@@ -28,28 +28,66 @@ from socsched.runtime.profile import quantiles
 from socsched.text import one_line
 from socsched.trace.trace import Job, Slice, Trace
 
-RECORDED: dict[str, Any] = {
-    "verdict": "undecided",
-    "policy": "fifo",
-    "transitions": (),
-    "violations": (),
-    "power": Power(),
-    "bandwidth": Bandwidth(),
-    "solver": SearchReport(name=IMPORTED, status="recorded elsewhere: nothing was planned or proved"),
-    "inputs": {},
-}
-"""Fields of `Plan`."""
-RECORDED_TASK: dict[str, Any] = {
-    "kind": "stage",
-    "queue": 1,
-    "bytes": 0,
-    "energy_uj": 0,
-    "provenance": "measured",
-    "priority": 0,
-    "criticality": "firm",
-    "why": "as recorded",
-}
-"""Fields of `Task`."""
+
+def recorded_plan(
+    platform: str,
+    mode: str,
+    engines: Iterable[tuple[str, str, int, str]],
+    tasks: Iterable[Task],
+    chains: Iterable[tuple[str, tuple[str, ...], int, int]],
+    **stated: Any,
+) -> Plan:
+    """Return a plan that describes a recording; nothing was searched for, planned or proved.
+
+    `engines`: name, kind, lanes and preemption; `chains`: name, path, longest and median response (ns).
+    """
+    return Plan(
+        **{
+            "platform": platform,
+            "mode": mode,
+            "pipeline": "recorded",
+            "engines": tuple(PlannedEngine(*engine, 0, "fifo", 0, 0, 0) for engine in engines),
+            "sensors": (),
+            "tasks": tuple(tasks),
+            "chains": tuple(ChainResult(*chain, None, None, ()) for chain in chains),
+            "verdict": "undecided",
+            "policy": "fifo",
+            "transitions": (),
+            "violations": (),
+            "power": Power(),
+            "bandwidth": Bandwidth(),
+            "solver": SearchReport(name=IMPORTED, status="recorded elsewhere: nothing was planned or proved"),
+            "inputs": {},
+            **stated,
+        }
+    )
+
+
+def recorded_task(name: str, times_ns: Sequence[int], **stated: Any) -> Task:
+    """Return a task of a recording: the execution times of its jobs (ascending), and what else is known of it."""
+    median = times_ns[len(times_ns) // 2]
+    known: dict[str, Any] = {
+        "name": name,
+        "kind": "stage",
+        "after": (),
+        "reads": (),
+        "queue": 1,
+        "jitter_ns": 0,
+        "precision": "fp32",
+        "cost_ns": median,
+        "wcet_ns": times_ns[-1],
+        "bytes": 0,
+        "energy_uj": 0,
+        "segments": (Segment(name, median, 0, 0),),
+        "provenance": "measured",
+        "times": ExecutionTimes(quantiles(times_ns)),
+        "priority": 0,
+        "criticality": "firm",
+        "why": "as recorded",
+    }
+    return Task(**known | stated)
+
+
 MOST_LANES = 4096
 
 
@@ -155,20 +193,13 @@ def plan_of(
         lanes[piece.engine] = max(lanes.get(piece.engine, 1), *(lane + 1 for lane in piece.lanes))
     if max(lanes.values()) > MOST_LANES:
         raise UsageError(f"{source}: expected at most {MOST_LANES} lanes of an engine", "check the trace")
-    engines = tuple(PlannedEngine(name, "cpu", n, "full", 0, "fifo", 0, 0, 0) for name, n in sorted(lanes.items()))
-    chains = tuple(
-        ChainResult(t.name, (t.name,), _due(t), t.responses_ns[len(t.responses_ns) // 2], None, None, ()) for t in tasks
-    )
-    return Plan(
-        platform=platform,
-        mode=mode,
-        pipeline="recorded",
-        engines=engines,
-        sensors=(),
-        tasks=tuple(_task(t, "; ".join([f"{tool}, {source}", *_origin(t, origins), *remarks])) for t in tasks),
-        chains=chains,
+    return recorded_plan(
+        platform,
+        mode,
+        ((name, "cpu", count, "full") for name, count in sorted(lanes.items())),
+        (_task(task, "; ".join([f"{tool}, {source}", *_origin(task, origins), *remarks])) for task in tasks),
+        ((t.name, (t.name,), _due(t), t.responses_ns[len(t.responses_ns) // 2]) for t in tasks),
         tool={"recorded": tool},
-        **RECORDED,
     )
 
 
@@ -203,11 +234,9 @@ def _due(task: RecordedTask) -> int:
 
 
 def _task(task: RecordedTask, source: str) -> Task:
-    median = task.times_ns[len(task.times_ns) // 2]
-    return Task(
-        name=task.name,
-        after=(),
-        reads=(),
+    return recorded_task(
+        task.name,
+        task.times_ns,
         timer=True,
         period_ns=task.period_ns or 10**9,
         offset_ns=task.first_ns,
@@ -215,15 +244,9 @@ def _task(task: RecordedTask, source: str) -> Task:
         engine=task.engine,
         lanes=task.lanes,
         width=task.width,
-        precision="fp32",
-        cost_ns=median,
-        wcet_ns=task.times_ns[-1],
-        segments=(Segment(task.name, median, 0, 0),),
         source=source,
         error=0.0,
-        times=ExecutionTimes(quantiles(task.times_ns)),
         deadline_ns=_due(task),
-        **RECORDED_TASK,
     )
 
 
@@ -288,50 +311,32 @@ def _profile_trace(rows: Sequence[_Row], zero: int) -> Trace:
 
 
 def _profile_plan(rows: Sequence[_Row], platform: Platform, imported: Imported, zero: int) -> Plan:
-    used: dict[str, int] = {}
-    for row in rows:
-        used[row.cost.engine] = row.lane + 1
-    engines = tuple(
-        PlannedEngine(e.id, e.kind, used[e.id], "none", 0, "fifo", 0, 0, 0) for e in platform.engines if e.id in used
-    )
+    lanes = {row.cost.engine: row.lane + 1 for row in rows}
     groups = {row.group: row for row in rows}
-    chains = tuple(
-        ChainResult(group[0], group, row.longest_ns, row.median_ns, None, None, ()) for group, row in groups.items()
-    )
-    return Plan(
-        platform=platform.name,
-        mode=rows[0].cost.mode,
-        pipeline="recorded",
-        engines=engines,
-        sensors=(),
-        tasks=tuple(_row_task(row, zero) for row in rows),
-        chains=chains,
-        **RECORDED,
+    return recorded_plan(
+        platform.name,
+        rows[0].cost.mode,
+        ((e.id, e.kind, lanes[e.id], "none") for e in platform.engines if e.id in lanes),
+        (_row_task(row, zero) for row in rows),
+        ((group[0], group, row.longest_ns, row.median_ns) for group, row in groups.items()),
         tool={"profile": imported.profile.tool},
     )
 
 
 def _row_task(row: _Row, zero: int) -> Task:
     cost, place = row.cost, row.group.index(row.cost.stage)
-    lengths = sorted(max(1, end - start) for _, start, end in row.section.spans_ns)
-    median = lengths[len(lengths) // 2]
-    return Task(
-        name=cost.stage,
+    return recorded_task(
+        cost.stage,
+        sorted(max(1, end - start) for _, start, end in row.section.spans_ns),
         after=(row.group[place - 1],) if place else (),
-        reads=(),
         timer=not place,
         period_ns=row.period_ns,
         offset_ns=0 if place else row.section.spans_ns[0][0] - zero,
-        jitter_ns=0,
         engine=cost.engine,
         lanes=(row.lane,),
         precision=cost.precision,
-        cost_ns=median,
-        wcet_ns=lengths[-1],
-        segments=(Segment(cost.stage, median, 0, 0),),
         source=cost.source,
         error=cost.error,
         times=ExecutionTimes(cost.times_ns) if cost.times_ns else None,
         deadline_ns=row.longest_ns,
-        **RECORDED_TASK,
     )

@@ -28,16 +28,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from socsched.cost.cost import Segment
 from socsched.descriptor.distribution import nearest_rank
 from socsched.descriptor.source import read as read_yaml
 from socsched.errors import DescriptorError, Finding, InputError
 from socsched.interchange.ctf import CtfTrace, Event, Gap, read_trace
 from socsched.interchange.pipeline_text import ImportedPipeline, Names, Rate, clocks, duration, rate_of, stage_name
-from socsched.interchange.results import RECORDED, RECORDED_TASK
+from socsched.interchange.results import recorded_plan, recorded_task
 from socsched.limits import LONGEST_NS
-from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor
-from socsched.planning.task import ExecutionTimes, Task
+from socsched.planning.plan import Plan, PlannedSensor
+from socsched.planning.task import Task
 from socsched.runtime.profile import quantiles
 from socsched.trace.metrics import result
 from socsched.trace.trace import Job, Slice, Trace
@@ -150,12 +149,6 @@ class _Follower:
         self.by_message: dict[_Key, Publication] = {}
         self.publications: list[Publication] = []
         self.unknown: set[_Key] = set()
-
-    def follow(self, event: Event) -> None:
-        name = event.name.partition(":")[2]
-        step = getattr(self, f"on_{name}", None)
-        if step is not None:
-            step(event, event.fields)
 
     def on_rcl_node_init(self, event: Event, f: Any) -> None:
         space = str(f["namespace"]).rstrip("/")
@@ -339,7 +332,8 @@ def follow(events: Sequence[Event], gaps: Sequence[Gap] = ()) -> RecordedEvents:
     """
     follower = _Follower()
     for event in events:
-        follower.follow(event)
+        if (step := getattr(follower, f"on_{event.name.partition(':')[2]}", None)) is not None:
+            step(event, event.fields)
     follower.link_by_order()
     for group in follower.exclusive:
         for callback in follower.groups.get(group, ()):
@@ -455,7 +449,6 @@ def read_graph(folder: Path, architecture: Path | None = None) -> CallbackGraph:
     described = _Architecture(architecture) if architecture else None
     names = Names()
     nodes = _nodes(recorded, described, names, notes)
-    sources: dict[str, TopicSource] = {}
     spans = clocks([[i.start_ns for i in callback.instances] for callback in recorded.callbacks])
     topics: dict[str, TopicSource] = {}
     for node in nodes.values():
@@ -714,17 +707,19 @@ def _paths(graph: CallbackGraph, described: _Architecture) -> None:
         while head:
             path.insert(0, head)
             head = graph.nodes[head].after if head in graph.nodes else ""
-        gap = next((pair for pair in pairwise(path) if not _linked(graph, *pair)), None)
+        gap = next(
+            (
+                (a, b)
+                for a, b in pairwise(path)
+                if b not in graph.nodes or a not in (graph.nodes[b].after, *graph.nodes[b].reads)
+            ),
+            None,
+        )
         if len(path) < 2 or gap:
             reason = f"no link from {gap[0]} to {gap[1]}" if gap else "the trace shows less than two of its callbacks"
             graph.notes.append(f"The path {name} is left out: {reason}.")
         else:
             graph.paths[names.take(name)] = tuple(path)
-
-
-def _linked(graph: CallbackGraph, first: str, second: str) -> bool:
-    node = graph.nodes.get(second)
-    return node is not None and (node.after == first or first in node.reads)
 
 
 class _Architecture:
@@ -850,58 +845,40 @@ def plan_of(graph: CallbackGraph, pipeline: str, longest: Mapping[str, PathRespo
 
     `longest`: paths with a deadline, their longest response.
     """
-    engine = PlannedEngine(ENGINE, "cpu", len(graph.threads), "full", 0, "fifo", 0, 0, 0)
     due = _due(graph, longest)
-    chains = tuple(
-        ChainResult(name, graph.paths[name], response.longest_ns, response.median_ns, None, None, ())
-        for name, response in longest.items()
-    )
     sensors = tuple(
         PlannedSensor(s.name, s.period_ns, s.times[0] - graph.start_ns, s.jitter_ns, 0) for s in graph.sources.values()
     )
-    tasks = tuple(
-        _task(graph, node, due.get(node.name, node.period_ns), len(graph.threads)) for node in graph.nodes.values()
-    )
-    return Plan(
-        platform=_name(f"recorded-{graph.host}"),
-        mode="recorded",
+    platform = "".join(c if c.isalnum() or c in "._-" else "-" for c in f"recorded-{graph.host}")
+    return recorded_plan(
+        platform.strip("-")[:200],
+        "recorded",
+        [(ENGINE, "cpu", len(graph.threads), "full")],
+        (_task(graph, node, due.get(node.name, node.period_ns)) for node in graph.nodes.values()),
+        ((name, graph.paths[name], response.longest_ns, response.median_ns) for name, response in longest.items()),
         pipeline=pipeline,
-        engines=(engine,),
         sensors=sensors,
-        tasks=tasks,
-        chains=chains,
-        **RECORDED,
     )
 
 
-def _name(text: str) -> str:
-    return "".join(c if c.isalnum() or c in "._-" else "-" for c in text).strip("-")[:200]
-
-
-def _task(graph: CallbackGraph, node: CallbackNode, deadline: int, threads: int) -> Task:
+def _task(graph: CallbackGraph, node: CallbackNode, deadline: int) -> Task:
     times = sorted(max(1, i.end_ns - i.start_ns) for i in node.callback.instances)
     median = times[len(times) // 2]
-    return Task(
-        name=node.name,
+    return recorded_task(
+        node.name,
+        times,
         after=(node.after,) if node.after else (),
         reads=node.reads,
         timer=not node.after,
         period_ns=node.period_ns,
         offset_ns=node.releases[0] - graph.start_ns if node.releases else 0,
-        jitter_ns=0,
         release_jitter_ns=min(node.jitter_ns, node.period_ns) if not node.after else 0,
         engine=ENGINE,
-        lanes=tuple(range(threads)),
+        lanes=tuple(range(len(graph.threads))),
         width=1,
-        precision="fp32",
-        cost_ns=median,
-        wcet_ns=times[-1],
-        segments=(Segment(node.name, median, 0, 0),),
         source=" ".join(["trace of ROS 2;", *graph.losses]).rstrip(";"),
         error=round((times[-1] - median) / median, 3),
-        times=ExecutionTimes(quantiles(times)),
         deadline_ns=deadline,
-        **RECORDED_TASK,
     )
 
 

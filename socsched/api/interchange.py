@@ -63,21 +63,16 @@ def save_recording(imported: Imported, platform: str | Path | Platform, folder: 
     """
     from socsched.api.folders import save
     from socsched.api.loading import load_platform
-    from socsched.interchange.results import recorded
+    from socsched.interchange.results import recorded, recorded_jobs
     from socsched.trace.metrics import result
 
-    timed = [one for one in imported.recordings if one.sections]
+    timed, board = [one for one in imported.recordings if one.sections], load_platform(platform)
     if len(timed) == 1 and (events := timed[0].trace) is not None:
-        from socsched.interchange.results import named, plan_of, with_deadlines
-
-        events, names = named(events)
-        kept = {names[section.stage] for section in timed[0].sections}
-        where = (load_platform(platform).name, imported.profile.costs[0].mode)
-        origins = {new: old for old, new in names.items()}
-        plan = plan_of(events, Path(timed[0].file).name, timed[0].tool, *where, kept, origins, timed[0].notes)
-        trace = with_deadlines(events, plan)
+        place = board.name, imported.profile.costs[0].mode
+        kept, source = {section.stage for section in timed[0].sections}, Path(timed[0].file).name
+        plan, trace = recorded_jobs(events, source, timed[0].tool, timed[0].notes, place, kept)
     else:
-        plan, trace = recorded(imported, load_platform(platform))
+        plan, trace = recorded(imported, board)
     save(Path(folder), plan, trace, result(trace, plan), page=False)
 
 
@@ -144,24 +139,18 @@ def import_results(
     for a faulty trace.
     """
     from socsched.api.folders import save
-    from socsched.interchange.ros2 import plan_of, read_graph, responses, trace_of
+    from socsched.interchange import ros2
+    from socsched.interchange.results import recorded_jobs
+    from socsched.trace import btf
     from socsched.trace.metrics import result
 
-    if not Path(source).is_dir():
-        from socsched.interchange.results import named, with_deadlines
-        from socsched.interchange.results import plan_of as plan_of_jobs
-        from socsched.trace import btf
-
-        trace, remarks = btf.read_noted(source)
-        jobs, names = named(trace)
-        origins = {new: old for old, new in names.items()}
-        plan = plan_of_jobs(jobs, Path(source).name, "BTF", origins=origins, remarks=remarks)
-        jobs = with_deadlines(jobs, plan)
-        save(Path(folder), plan, jobs, result(jobs, plan), page=False)
-        return
-    graph = read_graph(Path(source), Path(architecture) if architecture else None)
-    found = responses(graph)
-    plan, trace = plan_of(graph, pipeline.name, found), trace_of(graph, found)
+    if Path(source).is_dir():
+        graph = ros2.read_graph(Path(source), Path(architecture) if architecture else None)
+        longest = ros2.responses(graph)
+        plan, trace = ros2.plan_of(graph, pipeline.name, longest), ros2.trace_of(graph, longest)
+    else:
+        events, remarks = btf.read_noted(source)
+        plan, trace = recorded_jobs(events, Path(source).name, "BTF", remarks)
     save(Path(folder), plan, trace, result(trace, plan), page=False)
 
 

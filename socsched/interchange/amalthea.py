@@ -25,7 +25,7 @@ from urllib.parse import unquote
 
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
-from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name, unstated_cost
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, document, duration, stage_name, unstated_cost
 from socsched.interchange.xml_file import PLAIN_TYPE, Element, XmlFile
 from socsched.limits import LONGEST_NS, MOST_BYTES
 from socsched.planning.export.amalthea import JOIN
@@ -135,9 +135,10 @@ def read_hardware(file: XmlFile, section: Element | None) -> Hardware:
             if domain.get("name") in domains:
                 file.refuse(domain, f"expected domains with distinct names, {domain.get('name')!r} is there twice")
             domains[domain.get("name")] = value
-    sizes = [size for d in section.all("definitions") if (size := d.first("lineSize")) is not None]
-    line = round(amount(file, sizes[0])) if sizes else _LINE
-    for definition in section.all("definitions"):
+    definitions = section.all("definitions")
+    size = next((size for one in definitions if (size := one.first("lineSize")) is not None), None)
+    line = round(amount(file, size)) if size is not None else _LINE
+    for definition in definitions:
         if definition.get("type").endswith("ProcessingUnitDefinition"):
             name = definition.get("name")
             if name in hardware.units:
@@ -339,14 +340,11 @@ class Software:
             pending += _all_entries(item)
 
     def _ticks(self, item: Element, name: str) -> Load | None:
-        own = [e for e in item.all("extended") if reference(e.get("key")) == name]
-        values = [value for e in own if (value := e.first("value")) is not None]
-        if not values and (default := item.first("default")) is not None:
-            values = [default]
+        stated = [e.first("value") for e in item.all("extended") if reference(e.get("key")) == name]
+        values = [value for value in stated if value is not None] or item.all("default")[:1]
         if not values:
             return None if item.children else Load()
-        bounds = [bound(self.file, value) for value in values]
-        return Load(*max(bounds))
+        return Load(*max(bound(self.file, value) for value in values))
 
     def _deeper(self, item: Element, depth: int) -> None:
         if depth >= MOST_DEEP:
@@ -437,8 +435,7 @@ class _Model:
 
     def listed(self, section: str, tag: str) -> list[Element]:
         """Return the elements of a section."""
-        elements = self.sections.get(section)
-        return elements.all(tag) if elements is not None else []
+        return self.sections[section].all(tag) if section in self.sections else []
 
     def note(self, text: str) -> None:
         """Add a note, once."""
@@ -446,12 +443,9 @@ class _Model:
 
     def timer(self, process: Process) -> _Timer | None:
         """Return the activation of a process by its own stimulus, None if only others trigger it, or nothing does."""
-        timers = []
-        for text in process.element.get("stimuli").split():
-            stimulus = self.stimuli.one(reference(text), process.element)
-            timer = self.timers[id(stimulus)] if stimulus is not None else None
-            if timer is not None:
-                timers.append(timer)
+        texts = process.element.get("stimuli").split()
+        stimuli = [self.stimuli.one(reference(text), process.element) for text in texts]
+        timers = [timer for one in stimuli if one is not None and (timer := self.timers[id(one)]) is not None]
         if len(timers) > 1:
             self.note(f"{process.name} has {len(timers)} periodic stimuli; the one with the shortest period is taken.")
         return min(timers, key=lambda timer: timer.period_ns, default=None)
@@ -544,15 +538,8 @@ def import_amalthea(
     chains = _deadlines(model, stages, names) | _event_chains(model, stages, names)
     due = {name for chain in chains.values() for name in chain["path"]}
     documents = {stage.name: _stage_document(model, stage, places, stage.name in due) for stage in stages}
-    mapping: dict[str, Any] = {
-        "schema_version": "1",
-        "name": stage_name(path.stem),
-        "title": one_line(f"AMALTHEA model {path.name}")[:300],
-        "sources": {_SOURCE: {"title": "AMALTHEA model", "where": one_line(path.name)}},
-        "stages": documents,
-    }
-    if chains:
-        mapping["chains"] = chains
+    title, where = one_line(f"AMALTHEA model {path.name}"), one_line(path.name)
+    mapping = document(path.stem, title, _SOURCE, "AMALTHEA model", where, stages=documents, chains=chains)
     return ImportedPipeline(mapping, tuple(model.notes))
 
 
@@ -622,15 +609,11 @@ def _name(model: _Model, stages: list[_Stage]) -> None:
             before.name = names.take(f"{stage.name}-pre")
             rest = next(other for other in stages if other.after == [stage] and other.process is before.process)
             rest.name = names.take(f"{stage.name}-post")
-    shared = [p.name for p in dict.fromkeys(stage.process for stage in whole) if _numbered(p, whole)]
-    if shared:
+    numbered = {stage.process for stage in whole if stage.name != stage_name(stage.process.name)}
+    if shared := [p.name for p in dict.fromkeys(stage.process for stage in whole) if p in numbered]:
         model.note(
             f"Several stages, numbered, stand for tasks with names alike or several triggers: {', '.join(shared)}."
         )
-
-
-def _numbered(process: Process, whole: list[_Stage]) -> bool:
-    return any(stage.name != stage_name(process.name) for stage in whole if stage.process is process)
 
 
 def _places(

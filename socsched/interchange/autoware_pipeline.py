@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError
-from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name, unstated_cost
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, document, duration, unstated_cost
 from socsched.planning.export import autoware
 from socsched.planning.export.linux import Thread
 from socsched.text import one_line
@@ -61,17 +61,9 @@ def import_autoware(path: Path) -> ImportedPipeline:
     ]
     if left:
         notes.append(f"Left out, since the file does not state how often they run: {', '.join(left)}.")
-    mapping: dict[str, Any] = {
-        "schema_version": "1",
-        "name": stage_name(path.stem),
-        "title": one_line(f"threads of {path.name}")[:300],
-        "sources": {
-            _SOURCE: {"title": "thread configuration of the callback isolated executor", "where": one_line(path.name)}
-        },
-        "stages": stages,
-    }
-    if chains:
-        mapping["chains"] = chains
+    what, where = "thread configuration of the callback isolated executor", one_line(path.name)
+    title = one_line(f"threads of {path.name}")
+    mapping = document(path.stem, title, _SOURCE, what, where, stages=stages, chains=chains)
     return ImportedPipeline(mapping, tuple(map(one_line, notes)))
 
 
@@ -81,17 +73,15 @@ def _stage(owner: str, threads: list[Thread], period: int) -> dict[str, Any]:
         first.policy, f" {first.nice}"
     )
     cpus = ", ".join(str(cpu) for thread in threads for cpu in thread.processors) or "all"
-    document: dict[str, Any] = {
+    place = {"platform": "configured host", "mode": "as configured", "engine": "cpu", "precision": "fp32"}
+    time = {"value": f"{first.runtime_ns} ns", "kind": "assumed", "note": _BUDGET, "error": 0.1}
+    stated = {**place, "units": len(threads), "time": time} if first.runtime_ns else None
+    return {
         "title": one_line(f"{owner}: {autoware.POLICIES[first.policy]}{value} on CPUs {cpus}")[:300],
         "source": _SOURCE,
         "period": duration(period),
         "precisions": ["fp32"],
         "share": len(threads),
         "output_bytes": "0 B",
+        "costs": [stated or unstated_cost("configured", len(threads))],
     }
-    document["costs"] = [unstated_cost("configured", len(threads))]
-    if first.runtime_ns:
-        time = {"value": f"{first.runtime_ns} ns", "kind": "assumed", "note": _BUDGET, "error": 0.1}
-        place = {"platform": "configured host", "mode": "as configured", "engine": "cpu", "precision": "fp32"}
-        document["costs"] = [{**place, "units": len(threads), "time": time}]
-    return document

@@ -36,9 +36,9 @@ from socsched.interchange.pipeline_text import (
     NoRate,
     Rate,
     clocks,
+    document,
     duration,
     rate_of,
-    stage_name,
 )
 from socsched.interchange.recording_file import looks
 from socsched.interchange.sqlite_file import open_sqlite
@@ -84,16 +84,16 @@ def read_topics(path: Path, most_topics: int, most_messages: int) -> tuple[list[
                     topic = topics.setdefault(key, (*key, array("q"), array("q")))
                     connections[header.get_uint32("conn")] = topic
                     if len(topics) > most_topics:
-                        raise ReaderError(f"more than {most_topics} topics")
+                        raise ValueError(f"more than {most_topics} topics")
                 else:
                     of = connections.get(header.get_uint32("conn"))
                     if of is None:
-                        raise ReaderError("a message of an unknown connection")
+                        raise ValueError("a message of an unknown connection")
                     of[2].append(header.get_time("time"))
                     of[3].append(data)
                     count += 1
                     if count > most_messages:
-                        raise ReaderError(f"more than {most_messages} messages; split the bag")
+                        raise ValueError(f"more than {most_messages} messages; split the bag")
     except (ReaderError, ValueError, OSError, EOFError, RuntimeError, struct.error) as error:
         raise InputError(f"{path}: not a readable bag: {one_line(str(error))[:200]}", _ROS1_HINT) from None
     return list(topics.values()), cut
@@ -101,32 +101,25 @@ def read_topics(path: Path, most_topics: int, most_messages: int) -> tuple[list[
 
 def _records(file: BinaryIO, size: int, most: int) -> Iterator[tuple[Any, Any, Any]]:
     """Yield (kind, header, data) of connections, of messages with the length of their data, and of the cut-off end."""
-    from rosbags.rosbag1.reader import ReaderError
-
     while (at := file.tell()) < size:
         try:
-            header = _header(file)
-            length = _length(file)
-        except ReaderError as error:
+            header, length = _head(file)
+        except EOFError:
             if size - at > _LONGEST_HEADER or file.tell() < size:
-                raise error
+                raise
             yield "cut", size - at, None
             return
-        kind = header.get_uint8("op")
-        whole = file.tell() + length <= size
+        kind, begin = header.get_uint8("op"), file.tell()
+        whole = begin + length <= size
         if kind == _CHUNK:
             content, expanded = file.read(length), header.get_uint32("size")
             if expanded > most:
-                raise ReaderError(f"a chunk of {expanded} bytes, more than a file of this size explains")
+                raise ValueError(f"a chunk of {expanded} bytes, more than a file of this size explains")
             most -= expanded
             yield from _chunk(header.get_string("compression"), content, expanded, whole)
-        elif kind == _CONNECTION and whole:
-            yield kind, header, file.read(length)
-        elif kind == _MESSAGE and whole:  # a bag without chunks
-            file.seek(length, io.SEEK_CUR)
-            yield kind, header, length
-        else:
-            file.seek(length, io.SEEK_CUR)
+        elif kind in (_CONNECTION, _MESSAGE) and whole:  # a bag without chunks
+            yield kind, header, file.read(length) if kind == _CONNECTION else length
+        file.seek(begin + length)
         if not whole:
             yield "cut", size - at, None
             return
@@ -134,36 +127,28 @@ def _records(file: BinaryIO, size: int, most: int) -> Iterator[tuple[Any, Any, A
 
 def _chunk(compression: str, content: bytes, size: int, whole: bool) -> Iterator[tuple[Any, Any, Any]]:
     """Yield the records of a chunk; of one that is cut off those that are whole."""
-    from rosbags.rosbag1.reader import ReaderError
-
-    data = _decompressed(compression, content, size, whole)
+    data = _decompressed(compression, content, size)
     if whole and len(data) != size:
-        raise ReaderError(f"a chunk of {len(data)} bytes or more that states {size}")
+        raise ValueError(f"a chunk of {len(data)} bytes or more that states {size}")
     inner = io.BytesIO(data)
     while inner.tell() < len(data):
         try:
-            header = _header(inner)
-            length = _length(inner)
-        except ReaderError:
+            header, length = _head(inner)
+            begin = inner.tell()
+            if begin + length > len(data):
+                raise EOFError("a record longer than its chunk")
+        except EOFError:
             if whole:
                 raise
             return
-        kind, begin = header.get_uint8("op"), inner.tell()
-        if begin + length > len(data):
-            if whole:
-                raise ReaderError("a record longer than its chunk")
-            return
-        if kind == _CONNECTION:
-            yield kind, header, data[begin : begin + length]
-        elif kind == _MESSAGE:
-            yield kind, header, length
+        kind = header.get_uint8("op")
+        if kind in (_CONNECTION, _MESSAGE):
+            yield kind, header, data[begin : begin + length] if kind == _CONNECTION else length
         inner.seek(begin + length)
 
 
-def _decompressed(compression: str, content: bytes, size: int, whole: bool) -> bytes:
+def _decompressed(compression: str, content: bytes, size: int) -> bytes:
     """Return at most size + 1 bytes of a chunk's content."""
-    from rosbags.rosbag1.reader import ReaderError
-
     if compression == "none":
         return content
     if compression == "bz2":
@@ -172,24 +157,32 @@ def _decompressed(compression: str, content: bytes, size: int, whole: bool) -> b
         from lz4.frame import LZ4FrameDecompressor
 
         return bytes(LZ4FrameDecompressor().decompress(content, size + 1))
-    raise ReaderError(f"chunks compressed by {compression!r}, expected none, bz2 or lz4")
+    raise ValueError(f"chunks compressed by {compression!r}, expected none, bz2 or lz4")
 
 
 def _header(file: BinaryIO) -> Any:
-    """Return the header of the next record; ReaderError if it is cut off or longer than any."""
+    """Return the header of the next record; EOFError if it is cut off or longer than any."""
     from rosbags.rosbag1.reader import Header, ReaderError
 
     raw = file.read(4)
     length = int.from_bytes(raw, "little")
     if len(raw) < 4 or length > _LONGEST_HEADER:
-        raise ReaderError("a record ends within its header" if len(raw) < 4 else f"a header of {length} bytes")
-    return Header.read(io.BytesIO(raw + file.read(length)))
+        raise EOFError("a record ends within its header" if len(raw) < 4 else f"a header of {length} bytes")
+    try:
+        return Header.read(io.BytesIO(raw + file.read(length)))
+    except ReaderError as error:
+        raise EOFError(str(error)) from None
 
 
-def _length(file: BinaryIO) -> int:
-    from rosbags.rosbag1.reader import read_uint32
+def _head(file: BinaryIO) -> tuple[Any, int]:
+    """Return the header of the next record and the length of its data; EOFError if they are cut off."""
+    from rosbags.rosbag1.reader import ReaderError, read_uint32
 
-    return int(read_uint32(file))
+    header = _header(file)
+    try:
+        return header, int(read_uint32(file))
+    except ReaderError as error:
+        raise EOFError(str(error)) from None
 
 
 METADATA = "metadata.yaml"
@@ -271,14 +264,10 @@ def import_bag(path: Path) -> ImportedPipeline:
         "yours; delete the sensors that are outputs of stages."
     )
     first = max(sensors, key=lambda key: int(sensors[key]["bytes_per_frame"].split()[0]))
-    mapping = {
-        "schema_version": "1",
-        "name": stage_name(path.resolve().stem),
-        "title": f"topics of the recording {one_line(path.name)}"[:300],
-        "sources": {_SOURCE: {"title": "recording of topics", "where": one_line(path.name)[:300]}},
-        "sensors": sensors,
-        "stages": {"placeholder": _placeholder(first)},
-    }
+    title = f"topics of the recording {one_line(path.name)}"
+    stages = {"placeholder": _placeholder(first)}
+    what, where = "recording of topics", one_line(path.name)[:300]
+    mapping = document(path.resolve().stem, title, _SOURCE, what, where, sensors=sensors, stages=stages)
     return ImportedPipeline(mapping, tuple(notes))
 
 

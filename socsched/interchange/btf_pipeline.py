@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError
-from socsched.interchange.pipeline_text import ImportedPipeline, Names, NoRate, duration, rate_of, stage_name
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, NoRate, document, duration, rate_of
 from socsched.interchange.results import RecordedTask, tasks_of
 from socsched.runtime.profile import quantiles
 from socsched.text import one_line
@@ -53,15 +53,8 @@ def import_btf(path: Path) -> ImportedPipeline:
     }
     if len(chains) < len(timed):
         notes.append("Tasks without a deadline in the trace have no chain.")
-    mapping: dict[str, Any] = {
-        "schema_version": "1",
-        "name": stage_name(path.stem),
-        "title": f"BTF trace {path.name}"[:300],
-        "sources": {_SOURCE: {"title": "trace in Best Trace Format", "where": path.name}},
-        "stages": {names[task.name]: _stage(task) for task in timed},
-    }
-    if chains:
-        mapping["chains"] = chains
+    what, stages = "trace in Best Trace Format", {names[task.name]: _stage(task) for task in timed}
+    mapping = document(path.stem, f"BTF trace {path.name}", _SOURCE, what, path.name, stages=stages, chains=chains)
     return ImportedPipeline(mapping, tuple(notes))
 
 

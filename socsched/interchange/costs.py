@@ -34,103 +34,79 @@ TOLERANCE = 0.02
 """Relative tolerance of clocks: those that boards report lie on a finer grid than the vendors' tables."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedMode:
-    """A mode, how it is known (`ground`: empty where the user said so), and what speaks against it."""
+def _recorded_mode(
+    platform: Platform, wanted: str, recordings: Sequence[Recording]
+) -> tuple[PowerMode, str, tuple[str, ...]]:
+    """Return the mode of the costs in `recordings`, how it is known, and notes on what speaks against it.
 
-    mode: PowerMode
-    ground: str
-    notes: tuple[str, ...] = ()
-
-
-def recorded_mode(platform: Platform, wanted: str, recordings: Sequence[Recording]) -> RecordedMode:
-    """Return the mode of the costs in `recordings`; `wanted` is the user's word, empty: none.
-
-    Raises UsageError if sources and user state different modes, or if none states one and the default cannot be it.
+    `wanted`: the user's word, empty: none; the mode is then as the user said.  Raises UsageError if sources and user
+    state different modes, or if none states one and the default cannot be it.
     """
     chosen = _called(platform, wanted) if wanted else None
     if wanted and chosen is None:
         raise UsageError(f"{platform.name} has no mode {wanted!r}", _listed(platform))
-    named = _named(platform, chosen, recordings)
-    if chosen is not None:
-        found = RecordedMode(chosen, "")
-    elif named.mode is not None:
-        found = RecordedMode(named.mode, f"stated by {named.file}")
+    stated, named = _stated_mode(platform, chosen, recordings)
+    notes = list(named)
+    if stated is not None:
+        mode, ground = stated
     else:
-        found = _by_clocks(platform, recordings)
-    against = _against(platform, found.mode, recordings)
+        mode, ground, assumed = _by_clocks(platform, recordings)
+        notes = [*assumed, *named]
+    against = _against(platform, mode, recordings)
     fitting = [mode.name for mode in platform.modes if not _against(platform, mode, recordings)]
     if chosen is not None and against and fitting:
         raise UsageError(
             f"--mode {chosen.name}, but {against[0]}",
             f"the log fits {', '.join(fitting)}: give one of these, or leave the log out",
         )
-    below = _below(platform, found.mode, recordings)
-    return RecordedMode(
-        found.mode, found.ground, (*found.notes, *named.notes, *against, *below, *_devices(platform, recordings))
-    )
+    return mode, ground, (*notes, *against, *_below(platform, mode, recordings), *_devices(platform, recordings))
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    mode: PowerMode | None
-    file: str = ""
-    notes: tuple[str, ...] = ()
+def _stated_mode(
+    platform: Platform, chosen: PowerMode | None, recordings: Sequence[Recording]
+) -> tuple[tuple[PowerMode, str] | None, Sequence[str]]:
+    """Return the chosen mode, or the one that sources state by name, and how it is known; and notes.
 
-
-def _named(platform: Platform, chosen: PowerMode | None, recordings: Sequence[Recording]) -> _Named:
-    """Return the mode that sources state by name; UsageError if they contradict each other or the user."""
+    UsageError if sources contradict each other or the user.
+    """
     stated = [(name, Path(one.file).name) for one in recordings for name in one.board.modes]
-    if not stated:
-        return _Named(None)
-    names = list(dict.fromkeys(name for name, _ in stated))
-    modes = {name: _called(platform, name) for name in names}
+    modes = {name: _called(platform, name) for name, _ in stated}
+    unknown = [f"{file} states mode {n}, which {platform.name} does not have" for n, file in stated if modes[n] is None]
     if chosen is not None:
-        other = next(((name, file) for name, file in stated if modes[name] is not None and modes[name] != chosen), None)
-        if other:
-            raise UsageError(
-                f"--mode {chosen.name}, but {other[1]} states {other[0]}", "omit --mode, or leave the log out"
-            )
-        unknown = [
-            f"{file} states mode {name}, which {platform.name} does not have"
-            for name, file in stated
-            if modes[name] is None
-        ]
-        return _Named(chosen, notes=tuple(dict.fromkeys(unknown)))
-    name, file = stated[0]
+        for name, file in stated:
+            if modes[name] not in (None, chosen):
+                hint = "omit --mode, or leave the log out"
+                raise UsageError(f"--mode {chosen.name}, but {file} states {name}", hint)
+        return (chosen, ""), list(dict.fromkeys(unknown))
+    if not stated:
+        return None, ()
     if len({mode.name if mode else name for name, mode in modes.items()}) > 1:
         raise UsageError(
-            f"the logs state several modes: {', '.join(names)}", "cut them to one mode; costs belong to one"
+            f"the logs state several modes: {', '.join(modes)}", "cut them to one mode; costs belong to one"
         )
-    mode = modes[name]
+    mode = modes[stated[0][0]]
     if mode is None:
-        raise UsageError(
-            f"{file} states mode {name}, which {platform.name} does not have", "add --mode; " + _listed(platform)
-        )
-    return _Named(mode, file)
+        raise UsageError(unknown[0], "add --mode; " + _listed(platform))
+    return (mode, f"stated by {stated[0][1]}"), ()
 
 
-def _by_clocks(platform: Platform, recordings: Sequence[Recording]) -> RecordedMode:
+def _by_clocks(platform: Platform, recordings: Sequence[Recording]) -> tuple[PowerMode, str, tuple[str, ...]]:
     """Return the mode that clocks and cores show, else the default one if it fits or none does."""
     default = platform.mode(None)
-    ground = f"no file states the power mode: {default.name}, the default, is assumed (--mode)"
+    note = f"no file states the power mode: {default.name}, the default, is assumed (--mode)"
     files = [Path(one.file).name for one in recordings if one.board.clocks_hz]
-    if not files:
-        return RecordedMode(default, "assumed", (ground,))
-    fitting = [mode for mode in platform.modes if not _against(platform, mode, recordings)]
+    fitting = [mode for mode in platform.modes if files and not _against(platform, mode, recordings)]
     off = sorted((_deviation(platform, mode, recordings), mode.name, mode) for mode in fitting)
     nearest = [mode for deviation, _, mode in off if deviation <= min(off[0][0] + _APART, TOLERANCE)]
     for alone in (nearest, fitting):
         if len(alone) == 1:
-            return RecordedMode(alone[0], f"by the clocks in {files[0]}")
+            return alone[0], f"by the clocks in {files[0]}", ()
     if default in fitting or not fitting:
-        return RecordedMode(default, "assumed", (ground,))
+        return default, "assumed", (note,)
     # the fastest: costs in slower modes are then predicted longer, and those in faster ones are not predicted shorter
     fastest = max(fitting, key=lambda mode: [_limit(platform, mode, kind) for kind in reversed(_CLOCKED)])
-    note = (
-        f"{files[0]} fits {', '.join(mode.name for mode in fitting)}: {fastest.name}, the fastest, is assumed (--mode)"
-    )
-    return RecordedMode(fastest, "assumed", (note,))
+    names = ", ".join(mode.name for mode in fitting)
+    return fastest, "assumed", (f"{files[0]} fits {names}: {fastest.name}, the fastest, is assumed (--mode)",)
 
 
 def _called(platform: Platform, name: str) -> PowerMode | None:
@@ -263,16 +239,20 @@ def import_profile(
     recordings = [trtexec.sectioned(one, on_dla, order) if one.rows else one for one in recordings]
     recordings = [_chosen(one, choices.stages) for one in recordings]
     timed = [one for one in recordings if one.sections]
-    whole = [spread for one in recordings if (spread := _whole(one))]
+    whole = [spread for one in recordings if (spread := one.whole_ns or (None if one.sections else one.whole))]
     if not timed and whole:
         kind = next((one.kind for one in recordings if one.kind), "gpu")
-        timed = [replace(one, sections=(_inference(one, kind),)) for one in recordings if one.whole_ns]
+        timed = [
+            replace(one, sections=(Section("", 0, kind, (), sum(one.whole_ns) / len(one.whole_ns), one.whole_ns),))
+            for one in recordings
+            if one.whole_ns
+        ]
         whole = []
     if not timed:
         raise InputError("the files hold no execution times", "add a profile; " + HINT)
-    mode = recorded_mode(platform, choices.mode, recordings)
-    notes = [*mode.notes, *(note for one in recordings for note in one.notes)]
-    label = f"mode {mode.mode.name}" + (f" ({mode.ground})" if mode.ground else "")
+    mode, ground, doubts = _recorded_mode(platform, choices.mode, recordings)
+    notes = [*doubts, *(note for one in recordings for note in one.notes)]
+    label = f"mode {mode.name}" + (f" ({ground})" if ground else "")
     state = "; ".join(filter(None, [label, *(one.state for one in recordings)]))
     shared = next((one.precisions for one in recordings if one.precisions and not one.sections), ())
     costs, layers, unused = list[MeasuredCost](), dict[str, tuple[str, ...]](), set(choices.stages)
@@ -289,8 +269,8 @@ def import_profile(
                 raise UsageError(f"{name}: two recordings of one stage", "name them with --stage SOURCE=NAME")
             engine = _engine(platform, section, choices.engines)
             if section.cycles:
-                section = _clocked(section, mode.mode, engine)
-            where = name, engine, mode.mode.name, precision
+                section = _clocked(section, mode, engine)
+            where = name, engine, mode.name, precision
             costs.append(_cost(one, section, where, state, choices.skip, spread))
             layers[name] = section.layers
     if unused:
@@ -299,15 +279,6 @@ def import_profile(
     cuts = _cuts(timed, networks, choices.stages)
     profile = Profile(platform.name, tuple(costs), f"imported: {tools}")
     return Imported(profile, tuple(recordings), layers, cuts, tuple(dict.fromkeys(notes)))
-
-
-def _whole(one: Recording) -> Spread | tuple[int, ...] | None:
-    """Return the times of whole inferences, or their figures, of a recording that states no sections."""
-    return one.whole_ns or (one.whole if not one.sections else None)
-
-
-def _inference(one: Recording, kind: str) -> Section:
-    return Section("", 0, kind, (), sum(one.whole_ns) / len(one.whole_ns), one.whole_ns)
 
 
 def _precision(one: Recording, stated: Sequence[str], wanted: str) -> tuple[str, list[str]]:

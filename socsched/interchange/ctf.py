@@ -186,9 +186,7 @@ class Parser:
         while self.at < len(self.tokens):
             word = self._next()
             if word == "typealias":
-                kind = self._type()
-                self._expect(":=")
-                self.aliases[" ".join(self._until(";"))] = kind
+                self._alias()
                 continue
             if word in ("struct", "variant", "enum"):
                 self.at -= 1
@@ -222,12 +220,10 @@ class Parser:
     def _entries(self) -> dict[str, Any]:
         """Return the entries of a block: texts of `a = b`, types of `a := b`."""
         entries: dict[str, Any] = {}
-        while self._peek() != "}":
+        while not self._takes("}"):
             key = self._next()
             if key == "typealias":
-                kind = self._type()
-                self._expect(":=")
-                self.aliases[" ".join(self._until(";"))] = kind
+                self._alias()
                 continue
             sign = self._next()
             if sign == ":=":
@@ -237,8 +233,12 @@ class Parser:
                 entries[key] = " ".join(self._until(";")).strip('"')
             else:
                 self.refuse(f"expected = or := after {key!r}")
-        self._next()
         return entries
+
+    def _alias(self) -> None:
+        kind = self._type()
+        self._expect(":=")
+        self.aliases[" ".join(self._until(";"))] = kind
 
     def _type(self) -> Any:
         self.depth += 1
@@ -301,41 +301,31 @@ class Parser:
 
     def _enum(self) -> Enum:
         name = self._name()
-        base = Integer(32)
-        if self._peek() == ":":
-            self._next()
-            base = self._type()
+        base = self._type() if self._takes(":") else Integer(32)
         if self._peek() != "{" and f"enum {name}" in self.aliases:
             return self.aliases[f"enum {name}"]  # type: ignore[no-any-return]
         if not isinstance(base, Integer):
             self.refuse("expected an integer under an enumeration")
         self._expect("{")
         labels, following = list[tuple[str, int, int]](), 0
-        while self._peek() != "}":
+        while not self._takes("}"):
             label = self._next().strip('"')
             low = high = following
-            if self._peek() == "=":
-                self._next()
+            if self._takes("="):
                 low = high = self._number(self._next())
-                if self._peek() == "...":
-                    self._next()
+                if self._takes("..."):
                     high = self._number(self._next())
             labels.append((label, low, high))
             following = high + 1
-            if self._peek() == ",":
-                self._next()
-        self._next()
-        kind = Enum(base, tuple(labels))
-        return self._named("enum", name, kind)  # type: ignore[no-any-return]
+            self._takes(",")
+        return self._named("enum", name, Enum(base, tuple(labels)))  # type: ignore[no-any-return]
 
     def _struct(self) -> Struct:
-        name = self._name()
+        name, least = self._name(), 1
         if self._peek() != "{":
             return self._known("struct", name)  # type: ignore[no-any-return]
         fields = self._fields()
-        least = 1
-        if self._peek() == "align":
-            self._next()
+        if self._takes("align"):
             self._expect("(")
             least = self._align({"align": self._next()})
             self._expect(")")
@@ -343,8 +333,7 @@ class Parser:
 
     def _variant(self) -> Variant:
         name, tag = self._name(), ""
-        if self._peek() == "<":
-            self._next()
+        if self._takes("<"):
             tag = self._next()
             self._expect(">")
         if self._peek() != "{":
@@ -355,11 +344,10 @@ class Parser:
     def _fields(self) -> tuple[tuple[str, Any], ...]:
         self._expect("{")
         fields = []
-        while self._peek() != "}":
+        while not self._takes("}"):
             kind = self._type()
             name = self._next()
-            while self._peek() == "[":
-                self._next()
+            while self._takes("["):
                 length = self._next()
                 self._expect("]")
                 kind = Array(kind, self._number(length) if length[0].isdigit() else length)
@@ -367,7 +355,6 @@ class Parser:
                     self.refuse(f"expected arrays of at most {MOST_ARRAY} items")
             self._expect(";")
             fields.append((name, kind))
-        self._next()
         return tuple(fields)
 
     def _name(self) -> str:
@@ -398,6 +385,11 @@ class Parser:
 
     def _peek(self) -> str:
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def _takes(self, word: str) -> bool:
+        there = self._peek() == word
+        self.at += there
+        return there
 
     def _next(self) -> str:
         if self.at >= len(self.tokens):
@@ -543,7 +535,7 @@ def _read_events(
     cpu: int,
     events: list[Event],
     place: int,
-    packet: Mapping[str, Any],
+    packet: dict[str, Any],
 ) -> None:
     """Append the events of a packet, whose context is `packet`."""
     while reader.at < reader.end:
@@ -567,12 +559,8 @@ def _read_events(
         time = metadata.time_ns(reader.clock, reader.clock_name)
         plain = {key.removeprefix("_"): value for key, value in fields.items() if key[0] != "#"}
         context = {key.removeprefix("_"): value for key, value in context.items()}
-        process, thread = (
-            int(context.get("vpid", context.get("pid", 0))),
-            int(context.get("vtid", context.get("tid", 0))),
-        )
-        apart = place << 32
-        events.append(Event(time, name, plain, process + apart, thread + apart, int(context.get("cpu_id", cpu))))
+        process, thread = ((place << 32) + int(context.get(f"v{n}", context.get(n, 0))) for n in ("pid", "tid"))
+        events.append(Event(time, name, plain, process, thread, int(context.get("cpu_id", cpu))))
 
 
 class _Reader:

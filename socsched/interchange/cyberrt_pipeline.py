@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError, UsageError
-from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name, unstated_cost
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, document, duration, stage_name, unstated_cost
 from socsched.limits import LONGEST_NS
 from socsched.planning.export import cyberrt
 from socsched.planning.export.linux import Thread
@@ -93,17 +93,11 @@ def import_cyberrt(
     if left:
         notes.append(f"Left out, since the writer of their first channel is not stated: {', '.join(left)}.")
     notes += _configured(threads, {component.name for component in listed})
-    mapping: dict[str, Any] = {
-        "schema_version": "1",
-        "name": stage_name(source.stem),
-        "title": one_line(f"CyberRT components of {source.name}")[:300],
-        "sources": {_SOURCE: {"title": "DAG files of Apollo CyberRT", "where": one_line(source.name)}},
-    }
-    if sensors:
-        mapping["sensors"] = {
-            name: {"kind": "channel", "period": text, "source": _SOURCE} for name, text in sensors.values()
-        }
-    return ImportedPipeline({**mapping, "stages": stages}, tuple(map(one_line, notes)))
+    title, where = one_line(f"CyberRT components of {source.name}"), one_line(source.name)
+    read = {name: {"kind": "channel", "period": text, "source": _SOURCE} for name, text in sensors.values()}
+    what = "DAG files of Apollo CyberRT"
+    mapping = document(source.stem, title, _SOURCE, what, where, sensors=read, stages=stages)
+    return ImportedPipeline(mapping, tuple(map(one_line, notes)))
 
 
 def _configured(threads: Sequence[Thread], components: set[str]) -> list[str]:
@@ -147,16 +141,10 @@ def _reachable(
 ) -> set[Component]:
     """Return the components whose activation is known: timers, and those triggered by them or by sensors."""
     kept: set[Component] = set()
-    while True:
-        more = {
-            c
-            for c in listed
-            if c not in kept and (c.interval_ns or (c.channels and writers.get(c.channels[0]) in running))
-        }
-        if not more:
-            return kept
+    while more := {c for c in listed if c.interval_ns or (c.channels and writers.get(c.channels[0]) in running)} - kept:
         kept |= more
         running = running | {names[component] for component in more}
+    return kept
 
 
 def _stage(
@@ -166,17 +154,16 @@ def _stage(
     if mine:
         scope = f" in {mine[0].scope}" if mine[0].scope else ""
         title += f": priority {mine[0].priority} on CPUs {_cpus(mine)}{scope}"
-    document: dict[str, Any] = {"title": one_line(title)[:300], "source": _SOURCE}
+    stage: dict[str, Any] = {"title": one_line(title)[:300], "source": _SOURCE}
     if component.interval_ns:
-        document["period"] = duration(component.interval_ns)
+        stage["period"] = duration(component.interval_ns)
     else:
-        document["after"] = [writers[component.channels[0]]]
-    reads = [writers[channel] for channel in component.channels[1:] if writers.get(channel) in running]
-    if reads:
-        document["reads"] = list(dict.fromkeys(reads))
+        stage["after"] = [writers[component.channels[0]]]
+    if reads := [writers[channel] for channel in component.channels[1:] if writers.get(channel) in running]:
+        stage["reads"] = list(dict.fromkeys(reads))
     width = max(1, len(mine))
     costs = [unstated_cost("configured", width)]
-    return document | {"precisions": ["fp32"], "share": width, "output_bytes": "0 B", "costs": costs}
+    return stage | {"precisions": ["fp32"], "share": width, "output_bytes": "0 B", "costs": costs}
 
 
 def _cpus(threads: Sequence[Thread]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from socsched.bounded import read_plain
 from socsched.descriptor.source import Document, kind_of, parse
-from socsched.interchange.taskset_import import MOST_BYTES, ImportedTaskSet, TaskNames
+from socsched.interchange.taskset_import import MOST_BYTES, ImportedTaskSet, TaskNames, decimal_of, set_of
 
 _HINT = "expected a task set of PARTSim (YAML)"
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*;?\s*", re.DOTALL)
@@ -50,19 +50,13 @@ def read_partsim(path: Path, processors: int = 0) -> ImportedTaskSet:
     if len(cpus) < 2:
         for row in rows:
             row.pop("cpu", None)
-    elif len([row for row in rows if "cpu" in row]) < len(rows):
+    elif not all("cpu" in row for row in rows):
         document.report(("taskset",), "expected startcpu for every task, or for none")
         document.check()
     if not processors:
         notes.append(f"Processors assumed, from startcpu: {count}; others with --processors.")
     scheme = "P_" if len(cpus) > 1 else "G_" if count > 1 else ""
-    mapping = {
-        "name": path.name.split(".")[0][:300] or "partsim",
-        "time_unit": "ms",
-        "policy": f"{scheme}EDF",
-        "processors": count,
-        "tasks": rows,
-    }
+    mapping = set_of(path, "partsim", "ms", f"{scheme}EDF", count, rows)
     return ImportedTaskSet(mapping, places, tuple(notes))
 
 
@@ -116,10 +110,7 @@ def _step(document: Document, path: tuple[str | int, ...], step: object) -> tupl
 
 
 def _decimal(document: Document, path: tuple[str | int, ...], value: object) -> Decimal:
-    try:
-        number = Decimal(str(value)) if type(value) in (int, float, str) else Decimal("NaN")
-    except ArithmeticError:
-        number = Decimal("NaN")
+    number = decimal_of(value if type(value) in (int, float, str) else None)
     if not number.is_finite() or not 0 <= number <= _LARGEST:
         document.report(path, f"expected a time from 0 to {_LARGEST:f}, got {kind_of(value)}")
         return Decimal(0)

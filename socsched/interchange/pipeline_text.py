@@ -43,15 +43,18 @@ class ImportedPipeline:
         return "\n".join(lines + _block(self.mapping, 0)) + "\n"
 
 
+def document(name: str, title: str, key: str, what: str, where: str, **parts: Any) -> dict[str, Any]:
+    """Return an imported pipeline's file: its head, with the source that `key` names, and the parts that there are."""
+    head = {"schema_version": "1", "name": stage_name(name), "title": title[:300]}
+    there = {part: held for part, held in parts.items() if held}
+    return {**head, "sources": {key: {"title": what, "where": where}}, **there}
+
+
 def unstated_cost(place: str, units: int) -> dict[str, Any]:
     """Return a cost that marks an unknown time: a pipeline's file needs one, so it is a nanosecond, to be replaced."""
-    time = {
-        "value": "1 ns",
-        "kind": "assumed",
-        "note": "a placeholder: the source states no execution time; replace it",
-    }
+    note = "a placeholder: the source states no execution time; replace it"
     where = {"platform": f"{place} host", "mode": f"as {place}", "engine": "cpu", "precision": "fp32"}
-    return {**where, "units": units, "time": time}
+    return {**where, "units": units, "time": {"value": "1 ns", "kind": "assumed", "note": note}}
 
 
 def stage_name(text: str) -> str:
@@ -162,13 +165,9 @@ def clocks(topics: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
     import numpy as np
 
     times = [np.array(each, np.int64) for each in topics if len(each)]
-    if not times:
-        return []
-    ordered = np.unique(np.concatenate(times))
-    ends = np.flatnonzero(np.diff(ordered.astype(np.float64)) > LONGEST_NS)
-    starts = [0, *(int(end) + 1 for end in ends)]
-    lasts = [*(int(end) for end in ends), len(ordered) - 1]
-    return [(int(ordered[first]), int(ordered[last])) for first, last in zip(starts, lasts, strict=True)]
+    ordered = np.unique(np.concatenate(times)) if times else np.array([], np.int64)
+    stretches = np.split(ordered, np.flatnonzero(np.diff(ordered.astype(np.float64)) > LONGEST_NS) + 1)
+    return [(int(one[0]), int(one[-1])) for one in stretches if len(one)]
 
 
 def rate_of(times: Sequence[int], recorded: Sequence[tuple[int, int]]) -> Rate | NoRate:

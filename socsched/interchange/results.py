@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from socsched.cost.cost import Segment
@@ -111,33 +112,26 @@ class RecordedTask:
     responses_ns: tuple[int, ...]
 
 
-def named(trace: Trace) -> tuple[Trace, dict[str, str]]:
+def _accepted(names: Iterable[str]) -> dict[str, str]:
+    """Return the names that plans accept, by those of a trace."""
+    accepted, taken = dict[str, str](), set[str]()
+    for name in dict.fromkeys(names):
+        base = re.sub(r"^[^A-Za-z0-9_]+", "", re.sub(r"[^A-Za-z0-9_.+:#>@-]+", "-", name))[:200] or "task"
+        numbered = (base if number == 1 else f"{base}-{number}" for number in count(1))
+        accepted[name] = next(new for new in numbered if new not in taken)
+        taken.add(accepted[name])
+    return accepted
+
+
+def _named(trace: Trace) -> tuple[Trace, dict[str, str]]:
     """Return a trace whose tasks and engines have names that plans accept, and the new name of each task."""
     tasks = _accepted(job.task for job in trace.jobs)
     engines = _accepted(piece.engine for piece in trace.slices)
-    if all(old == new for names in (tasks, engines) for old, new in names.items()):
-        return trace, tasks
     jobs = [replace(job, task=tasks[job.task]) for job in trace.jobs]
     slices = [
         replace(piece, engine=engines[piece.engine], name=tasks.get(piece.name, piece.name)) for piece in trace.slices
     ]
-    releases = {tasks.get(name, name): times for name, times in trace.releases.items()}
-    renamed = Trace(trace.kind, trace.duration_ns, trace.seed, jobs, slices, trace.instants, releases, trace.counters)
-    return renamed, tasks
-
-
-def _accepted(names: Iterable[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    in_use: set[str] = set()
-    for name in dict.fromkeys(names):
-        new = re.sub(r"^[^A-Za-z0-9_]+", "", re.sub(r"[^A-Za-z0-9_.+:#>@-]+", "-", name))[:200] or "task"
-        base, number = new, 1
-        while new in in_use:
-            number += 1
-            new = f"{base}-{number}"
-        in_use.add(new)
-        found[name] = new
-    return found
+    return Trace("measured", trace.duration_ns, trace.seed, jobs, slices, [], {}, {}), tasks
 
 
 def tasks_of(trace: Trace) -> tuple[RecordedTask, ...]:
@@ -171,21 +165,22 @@ def tasks_of(trace: Trace) -> tuple[RecordedTask, ...]:
     return tuple(recorded)
 
 
-def plan_of(
+def recorded_jobs(
     trace: Trace,
     source: str,
     tool: str,
-    platform: str = "recorded",
-    mode: str = "recorded",
-    only: Collection[str] = (),
-    origins: Mapping[str, str] | None = None,
-    remarks: Sequence[str] = (),
-) -> Plan:
-    """Return a plan that describes a trace, or `only` some of its tasks; UsageError if no task finished a job.
+    remarks: Sequence[str],
+    place: tuple[str, str] = ("recorded", "recorded"),
+    only: Collection[str] | None = None,
+) -> tuple[Plan, Trace]:
+    """Return a plan and a trace of the jobs of a trace, of `only` some of its tasks; UsageError if none was finished.
 
-    `origins`: task -> its name in the source; `remarks`: what the source lacks, such as lost events.
+    `place`: platform and mode; `remarks`: what the source lacks, such as lost events.
     """
-    tasks = [task for task in tasks_of(trace) if not only or task.name in only]
+    trace, names = _named(trace)
+    origins = {new: [one_line(old)[:200]] for old, new in names.items() if new != old}
+    kept = {names[name] for name in (names if only is None else only)}
+    tasks = {task.name: task for task in tasks_of(trace) if task.name in kept}
     if not tasks:
         raise UsageError(f"{source}: no task finished a job, so there is no result", "record a longer time")
     lanes: dict[str, int] = {}
@@ -193,25 +188,39 @@ def plan_of(
         lanes[piece.engine] = max(lanes.get(piece.engine, 1), *(lane + 1 for lane in piece.lanes))
     if max(lanes.values()) > MOST_LANES:
         raise UsageError(f"{source}: expected at most {MOST_LANES} lanes of an engine", "check the trace")
-    return recorded_plan(
-        platform,
-        mode,
-        ((name, "cpu", count, "full") for name, count in sorted(lanes.items())),
-        (_task(task, "; ".join([f"{tool}, {source}", *_origin(task, origins), *remarks])) for task in tasks),
-        ((t.name, (t.name,), _due(t), t.responses_ns[len(t.responses_ns) // 2]) for t in tasks),
+    due = {name: task.deadline_ns or task.responses_ns[-1] for name, task in tasks.items()}
+    plan = recorded_plan(
+        *place,
+        ((name, "cpu", width, "full") for name, width in sorted(lanes.items())),
+        (
+            recorded_task(
+                name,
+                task.times_ns,
+                timer=True,
+                period_ns=task.period_ns or 10**9,
+                offset_ns=task.first_ns,
+                jitter_ns=task.jitter_ns,
+                engine=task.engine,
+                lanes=task.lanes,
+                width=task.width,
+                source="; ".join([f"{tool}, {source}", *origins.get(name, ()), *remarks]),
+                error=0.0,
+                deadline_ns=due[name],
+            )
+            for name, task in tasks.items()
+        ),
+        ((n, (n,), due[n], task.responses_ns[len(task.responses_ns) // 2]) for n, task in tasks.items()),
         tool={"recorded": tool},
     )
+    return plan, _with_deadlines(trace, due)
 
 
-def with_deadlines(trace: Trace, plan: Plan) -> Trace:
-    """Return a trace whose jobs have deadlines: their own, else their task's; tasks without a plan are left out."""
-    deadlines: Mapping[str, int] = {task.name: task.deadline_ns for task in plan.tasks}
-    kept = {number: job for number, job in enumerate(trace.jobs) if job.task in deadlines}
+def _with_deadlines(trace: Trace, due: Mapping[str, int]) -> Trace:
+    """Return the jobs of tasks that have a deadline, with their own or else their task's."""
+    kept = {number: job for number, job in enumerate(trace.jobs) if job.task in due}
     places = {number: place for place, number in enumerate(kept)}
     jobs = [
-        job
-        if job.deadline_ns > job.activation_ns
-        else replace(job, deadline_ns=job.activation_ns + deadlines[job.task])
+        job if job.deadline_ns > job.activation_ns else replace(job, deadline_ns=job.activation_ns + due[job.task])
         for job in kept.values()
     ]
     slices = [replace(piece, job=places[piece.job]) for piece in trace.slices if piece.job in places]
@@ -222,32 +231,6 @@ def with_deadlines(trace: Trace, plan: Plan) -> Trace:
             times.append(job.activation_ns)
         times.append(job.activation_ns)
     return Trace("measured", trace.duration_ns, trace.seed, jobs, slices, [], releases, {})
-
-
-def _origin(task: RecordedTask, origins: Mapping[str, str] | None) -> list[str]:
-    name = (origins or {}).get(task.name, task.name)
-    return [] if name == task.name else [one_line(name)[:200]]
-
-
-def _due(task: RecordedTask) -> int:
-    return task.deadline_ns or task.responses_ns[-1]
-
-
-def _task(task: RecordedTask, source: str) -> Task:
-    return recorded_task(
-        task.name,
-        task.times_ns,
-        timer=True,
-        period_ns=task.period_ns or 10**9,
-        offset_ns=task.first_ns,
-        jitter_ns=task.jitter_ns,
-        engine=task.engine,
-        lanes=task.lanes,
-        width=task.width,
-        source=source,
-        error=0.0,
-        deadline_ns=_due(task),
-    )
 
 
 @dataclass(frozen=True, slots=True)

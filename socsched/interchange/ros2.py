@@ -32,7 +32,7 @@ from socsched.descriptor.distribution import nearest_rank
 from socsched.descriptor.source import read as read_yaml
 from socsched.errors import DescriptorError, Finding, InputError
 from socsched.interchange.ctf import CtfTrace, Event, Gap, read_trace
-from socsched.interchange.pipeline_text import ImportedPipeline, Names, Rate, clocks, duration, rate_of, stage_name
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, Rate, clocks, document, duration, rate_of
 from socsched.interchange.results import recorded_plan, recorded_task
 from socsched.limits import LONGEST_NS
 from socsched.planning.plan import Plan, PlannedSensor
@@ -362,16 +362,14 @@ def _sift(callbacks: Sequence[Callback], gaps: Sequence[Gap]) -> int:
             cpus.setdefault(instance.thread, set()).update(instance.cpus)
     ordered = sorted(gaps, key=lambda gap: gap.begin_ns)
     starts = [gap.begin_ns for gap in ordered]
+
+    def across(one: Instance) -> bool:
+        begun = ordered[: bisect_right(starts, one.end_ns - 1)]
+        return any(gap.end_ns > one.start_ns and gap.cpu in cpus[one.thread] for gap in begun)
+
     discarded = 0
     for callback in callbacks:
-        kept = [
-            instance
-            for instance in callback.instances
-            if not any(
-                gap.end_ns > instance.start_ns and gap.cpu in cpus[instance.thread]
-                for gap in ordered[: bisect_right(starts, instance.end_ns - 1)]
-            )
-        ]
+        kept = [instance for instance in callback.instances if not across(instance)]
         discarded += len(callback.instances) - len(kept)
         callback.instances = kept
     return discarded
@@ -605,16 +603,15 @@ def _rate(
 
 def _exclusive(nodes: Mapping[str, CallbackNode], notes: list[str]) -> None:
     """Note the callbacks that ROS 2 runs one at a time and a plan does not."""
-    groups: dict[Any, list[str]] = {}
+    groups = defaultdict[Any, list[str]](list)
     for node in nodes.values():
-        if node.callback.group:
-            groups.setdefault(node.callback.group, []).append(node.name)
-    for names in groups.values():
-        if len(names) > 1:
-            notes.append(
-                f"{' and '.join(names)} are of one mutually exclusive callback group: ROS 2 runs one at a time, plans "
-                "and simulations take them as independent."
-            )
+        groups[node.callback.group].append(node.name)
+    notes += [
+        f"{' and '.join(names)} are of one mutually exclusive callback group: ROS 2 runs one at a time, plans and "
+        "simulations take them as independent."
+        for group, names in groups.items()
+        if group and len(names) > 1
+    ]
 
 
 def _refuse_circles(nodes: Mapping[str, CallbackNode]) -> None:
@@ -707,14 +704,8 @@ def _paths(graph: CallbackGraph, described: _Architecture) -> None:
         while head:
             path.insert(0, head)
             head = graph.nodes[head].after if head in graph.nodes else ""
-        gap = next(
-            (
-                (a, b)
-                for a, b in pairwise(path)
-                if b not in graph.nodes or a not in (graph.nodes[b].after, *graph.nodes[b].reads)
-            ),
-            None,
-        )
+        links = {node.name: (node.after, *node.reads) for node in graph.nodes.values()}
+        gap = next((pair for pair in pairwise(path) if pair[0] not in links.get(pair[1], ())), None)
         if len(path) < 2 or gap:
             reason = f"no link from {gap[0]} to {gap[1]}" if gap else "the trace shows less than two of its callbacks"
             graph.notes.append(f"The path {name} is left out: {reason}.")
@@ -890,33 +881,26 @@ _LONGEST_QUEUE = 1000
 def pipeline_of(graph: CallbackGraph, source: Path) -> ImportedPipeline:
     """Return the pipeline of a graph: times as recorded, deadlines assumed to be the longest latencies recorded."""
     host = f"recorded host {graph.host}".strip()
-    mapping: dict[str, Any] = {
-        "schema_version": "1",
-        "name": stage_name(source.resolve().name),
-        "title": f"ROS 2 trace {source.name}"[:300],
-        "sources": {_SOURCE: {"title": "trace of ros2_tracing or CARET", "where": source.name}},
+    sensors = {
+        s.name: {"kind": "topic", "period": duration(s.period_ns), "jitter": _jitter(s), "source": _SOURCE}
+        for s in graph.sources.values()
     }
-    if graph.sources:
-        mapping["sensors"] = {
-            s.name: {
-                "kind": "topic",
-                "period": duration(s.period_ns),
-                "jitter": duration(min(s.jitter_ns, s.period_ns)),
-                "source": _SOURCE,
-            }
-            for s in graph.sources.values()
-        }
-    mapping["stages"] = {node.name: _stage(node, host) for node in graph.nodes.values()}
-    notes = list(graph.notes)
-    if graph.paths:
-        answers = responses(graph)
-        mapping["chains"] = {
-            name: {"path": list(path), "deadline": duration(answers[name].longest_ns), "assumed": _ASSUMED}
-            for name, path in graph.paths.items()
-            if name in answers
-        }
-        notes.append(f"Chains: {_ASSUMED}.")
-    return ImportedPipeline({key: value for key, value in mapping.items() if value}, tuple(dict.fromkeys(notes)))
+    answers = responses(graph) if graph.paths else {}
+    chains = {
+        name: {"path": list(path), "deadline": duration(answers[name].longest_ns), "assumed": _ASSUMED}
+        for name, path in graph.paths.items()
+        if name in answers
+    }
+    what, title = "trace of ros2_tracing or CARET", f"ROS 2 trace {source.name}"
+    stages = {node.name: _stage(node, host) for node in graph.nodes.values()}
+    parts = {"sensors": sensors, "stages": stages, "chains": chains}
+    mapping = document(source.resolve().name, title, _SOURCE, what, source.name, **parts)
+    notes = [*graph.notes, *([f"Chains: {_ASSUMED}."] if graph.paths else [])]
+    return ImportedPipeline(mapping, tuple(dict.fromkeys(notes)))
+
+
+def _jitter(one: CallbackNode | TopicSource) -> str:
+    return duration(min(one.jitter_ns, one.period_ns))
 
 
 _ASSUMED = "the trace states no deadline; the longest response recorded is assumed, so that the recording meets it"
@@ -925,20 +909,20 @@ _ASSUMED = "the trace states no deadline; the longest response recorded is assum
 def _stage(node: CallbackNode, host: str) -> dict[str, Any]:
     callback = node.callback
     what = f"timer of {callback.node}" if callback.period_ns else f"{callback.node} on {callback.topic}"
-    document: dict[str, Any] = {"title": f"{callback.name}: {what}"[:300], "source": _SOURCE}
+    stage: dict[str, Any] = {"title": f"{callback.name}: {what}"[:300], "source": _SOURCE}
     if node.after:
-        document["after"] = [node.after]
+        stage["after"] = [node.after]
     else:
-        document |= {"period": duration(node.period_ns), "jitter": duration(min(node.jitter_ns, node.period_ns))}
+        stage |= {"period": duration(node.period_ns), "jitter": _jitter(node)}
     if callback.queue > 0:  # a full history drops its oldest message
-        document |= {"queue": min(callback.queue, _LONGEST_QUEUE), "overflow": "oldest"}
+        stage |= {"queue": min(callback.queue, _LONGEST_QUEUE), "overflow": "oldest"}
     if node.reads:
-        document["reads"] = list(node.reads)
+        stage["reads"] = list(node.reads)
     times = sorted(max(1, i.end_ns - i.start_ns) for i in callback.instances)
-    document |= {"precisions": ["fp32"], "share": 1, "output_bytes": "0 B"}
+    stage |= {"precisions": ["fp32"], "share": 1, "output_bytes": "0 B"}
     longest = {"value": f"{times[-1]} ns", "kind": "measured", "source": _SOURCE, "note": _note(node, times)}
     cost = {"platform": host, "mode": "as recorded", "engine": "cpu", "precision": "fp32", "units": 1, "time": longest}
-    return document | {
+    return stage | {
         "costs": [cost],
         "execution": {"samples": [f"{t} ns" for t in quantiles(times)], "source": _SOURCE},
     }

@@ -21,7 +21,7 @@ from typing import Any
 
 from socsched.bounded import read_text
 from socsched.errors import DescriptorError, Finding, InputError
-from socsched.interchange.taskset_import import MOST_BYTES, ImportedTaskSet, TaskNames
+from socsched.interchange.taskset_import import MOST_BYTES, ImportedTaskSet, TaskNames, set_of
 from socsched.planning.export.linux import refused
 
 DEEPEST = 64
@@ -198,13 +198,7 @@ def read_rtapp(path: Path, processors: int = 0) -> ImportedTaskSet:
                 row["cpu"] = thread.cpus[0]
             rows.append(row)
             places.append(thread.place)
-    mapping: dict[str, Any] = {
-        "name": path.name.split(".")[0][:300] or "rt-app",
-        "time_unit": "us",
-        "policy": f"{scheme}{rule}",
-        "processors": count,
-        "tasks": rows,
-    }
+    mapping = set_of(path, "rt-app", "us", f"{scheme}{rule}", count, rows)
     length = settings.get("duration") if settings else None
     if length is not None and isinstance(length.plain, Decimal) and 0 < length.plain <= 10**6:
         mapping["horizon"] = length.plain * 10**6
@@ -271,9 +265,11 @@ class _Threads:
         if policy not in (*_REAL_TIME, *_OTHERS):
             raise self.refuse(value, f"{name}.policy", f"expected one of {', '.join((*_REAL_TIME, *_OTHERS))}")
         priority = self._priority(body.get("priority") or value.get("priority"), name, policy)
-        instances = self._whole(value.get("instance"), f"{name}.instance", 1)
+        stated = value.get("instance")
+        instances = self._whole(stated, f"{name}.instance", MOST_THREADS, "a whole number") if stated else 1
         place = (value.line, value.column)
-        cpus = tuple(sorted(self._cpu(c, name) for c in (body.get("cpus") or value.get("cpus") or _NONE).listed))
+        listed = (body.get("cpus") or value.get("cpus") or _NONE).listed
+        cpus = tuple(sorted(self._whole(one, f"{name}.cpus", 1023, "CPU numbers") for one in listed))
         if policy in _OTHERS:
             return _Thread(name, policy, priority, cpus, {}, place, instances)
         row = self._pattern(name, value, body, policy)
@@ -323,9 +319,7 @@ class _Threads:
 
     def _budget(self, name: str, value: Value, body: Value, row: dict[str, Any]) -> None:
         """Take the deadline of a reservation, which the kernel must accept."""
-        budget = next((amount_of for o in (body, value) if (amount_of := o.get("dl-runtime"))), None)
-        period = next((amount_of for o in (body, value) if (amount_of := o.get("dl-period"))), None)
-        due = next((amount_of for o in (body, value) if (amount_of := o.get("dl-deadline"))), None)
+        budget, period, due = (body.get(f"dl-{n}") or value.get(f"dl-{n}") for n in ("runtime", "period", "deadline"))
         runtime = self._time(budget, f"{name}.dl-runtime") if budget else row["wcet"]
         every = self._time(period, f"{name}.dl-period") if period else row["period"] if not budget else runtime
         limit = self._time(due, f"{name}.dl-deadline") if due else every
@@ -357,16 +351,9 @@ class _Threads:
             raise self.refuse(value, name, f"expected a time in us from 0 to {_LARGEST:f}")
         return number
 
-    def _whole(self, value: Value | None, name: str, default: int) -> int:
-        if value is None:
-            return default
-        if not isinstance(value.plain, Decimal) or not 0 <= value.plain <= MOST_THREADS or value.plain % 1:
-            raise self.refuse(value, name, f"expected a whole number from 0 to {MOST_THREADS}")
-        return int(value.plain)
-
-    def _cpu(self, value: Value, name: str) -> int:
-        if not isinstance(value.plain, Decimal) or not 0 <= value.plain < 1024 or value.plain % 1:
-            raise self.refuse(value, f"{name}.cpus", "expected CPU numbers from 0 to 1023")
+    def _whole(self, value: Value, name: str, most: int, what: str) -> int:
+        if not isinstance(value.plain, Decimal) or not 0 <= value.plain <= most or value.plain % 1:
+            raise self.refuse(value, name, f"expected {what} from 0 to {most}")
         return int(value.plain)
 
 

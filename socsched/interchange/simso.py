@@ -7,13 +7,13 @@ on the processor with the least utilisation so far.  Under FP the larger `priori
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from socsched.interchange.taskset_import import ImportedTaskSet, TaskNames
+from socsched.interchange.taskset_import import ImportedTaskSet, TaskNames, decimal_of, set_of
 from socsched.interchange.xml_file import Element, XmlFile
 
 _HINT = "expected a simulation of SimSo (XML)"
@@ -69,13 +69,7 @@ def read_simso(path: Path, processors: int = 0) -> ImportedTaskSet:
     if any(element.get("abort_on_miss") == "yes" for element in parts["tasks"].all("task")):
         notes.append("SimSo aborts late jobs; here they run to their end.")
     scheme = "P_" if rule.startswith("P_") else "G_" if count > 1 else ""
-    mapping: dict[str, Any] = {
-        "name": path.name.split(".")[0][:300] or "simso",
-        "time_unit": "ms",
-        "policy": f"{scheme}{_POLICIES[rule]}",
-        "processors": count,
-        "tasks": rows,
-    }
+    mapping = set_of(path, "simso", "ms", f"{scheme}{_POLICIES[rule]}", count, rows)
     cycles = _number(file, root, "cycles_per_ms", "1000000")
     horizon = _number(file, root, "duration", "0") / cycles if cycles >= 1 else Decimal(0)
     if 0 < horizon <= _LARGEST and (horizon * 10**6) % 1 == 0:
@@ -143,10 +137,7 @@ def _number(file: XmlFile, element: Element, name: str, default: str = "", signe
 
 
 def _decimal(file: XmlFile, element: Element, name: str, text: str, signed: bool = False) -> Decimal:
-    try:
-        value = Decimal(text.strip())
-    except ArithmeticError:
-        value = Decimal("NaN")
+    value = decimal_of(text)
     if not value.is_finite() or abs(value) > _LARGEST or (value < 0 and not signed):
         file.refuse(element, f"{name}: expected a number from 0 to {_LARGEST:f}, got {text!r}")
     return value
@@ -154,5 +145,4 @@ def _decimal(file: XmlFile, element: Element, name: str, text: str, signed: bool
 
 def _whole(value_ms: Decimal) -> Decimal:
     """Return a time rounded up to a nanosecond, the resolution of task sets."""
-    ns = value_ms * 10**6
-    return Decimal(-int(-ns // 1) if ns == ns // 1 else int(ns // 1) + 1) / 10**6
+    return (value_ms * 10**6).to_integral_value(ROUND_CEILING) / 10**6

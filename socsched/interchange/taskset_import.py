@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,6 +43,22 @@ class ImportedTaskSet:
                 line, column = self.places[int(match[1])] if match else (1, 1)
                 found.append(replace(finding, line=line, column=column))
             raise DescriptorError(found, error.hint) from None
+
+
+def set_of(
+    path: Path, form: str, unit: str, policy: str, processors: int, tasks: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a task set in the form of its file."""
+    name = path.name.split(".")[0][:300] or form
+    return {"name": name, "time_unit": unit, "policy": policy, "processors": processors, "tasks": tasks}
+
+
+def decimal_of(value: object) -> Decimal:
+    """Return a number, not a number for anything else."""
+    try:
+        return Decimal(str(value).strip())
+    except ArithmeticError:
+        return Decimal("NaN")
 
 
 class TaskNames:

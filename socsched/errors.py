@@ -13,6 +13,8 @@ run out of time return an undecided one (exit code 4).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 EXIT_OK, EXIT_VIOLATED, EXIT_USAGE, EXIT_MACHINE, EXIT_UNDECIDED = 0, 1, 2, 3, 4
@@ -75,6 +77,15 @@ class MachineError(SocschedError):
 def extra(name: str) -> str:
     """Return the command that installs an optional dependency; socsched is on no package index."""
     return f"pip install '/path/to/socsched[{name}]'"
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Turn errors of the operating system into those of a file that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, error) from None
 
 
 def unwritable(path: object, error: OSError) -> SocschedError:

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from socsched.errors import UsageError, unwritable
+from socsched.errors import UsageError, writing
 from socsched.files import write_file
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def export(
     if unknown:
         known = ", ".join(task.name for task in plan.tasks)
         raise UsageError(f"--map: no task {unknown[0]!r} in the plan", f"tasks: {known}")
-    try:
+    with writing(file):
         if form == "perfetto":
             file.parent.mkdir(parents=True, exist_ok=True)
             _perfetto(plan, file)
@@ -87,8 +87,6 @@ def export(
             place = file / name if chosen.folder else file
             place.parent.mkdir(parents=True, exist_ok=True)
             write_file(place, text, 0o755 if chosen.executable else None)
-    except OSError as error:
-        raise unwritable(file, error) from None
 
 
 def _with(option: str) -> str:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from socsched import __version__, plugins
-from socsched.errors import InputError, UsageError, unwritable
+from socsched.errors import InputError, UsageError, writing
 from socsched.files import digests, file_digest, put_in_place, scratch
 from socsched.trace.io import FILES, MADE, require_one
 
@@ -52,23 +52,20 @@ def save(
     from socsched.planning import io as plan_io
     from socsched.trace import io as trace_io
 
-    try:
-        with scratch(folder) as staging:
-            plan_io.save(plan, staging / PLAN)
-            (staging / RESULT).write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-            trace_io.save(trace, staging / TRACE)
-            trace.columns.forget()
-            if trace.details:
-                from socsched.runtime.collect import write_frames
+    with writing(folder), scratch(folder) as staging:
+        plan_io.save(plan, staging / PLAN)
+        (staging / RESULT).write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        trace_io.save(trace, staging / TRACE)
+        trace.columns.forget()
+        if trace.details:
+            from socsched.runtime.collect import write_frames
 
-                write_frames(trace, staging)
-            written = digests(staging)
-            written |= {name: file_digest(folder / name) for name in kept if (folder / name).is_file()}
-            stale = {PAGE, PICTURE, NOTES, FRAMES, JOURNAL, PERFETTO, OLD_TRACE} - set(written)
-            (staging / MADE).write_text(_made(written), encoding="utf-8")
-            put_in_place(staging, folder, MADE, stale)
-    except OSError as error:
-        raise unwritable(folder, error) from None
+            write_frames(trace, staging)
+        written = digests(staging)
+        written |= {name: file_digest(folder / name) for name in kept if (folder / name).is_file()}
+        stale = {PAGE, PICTURE, NOTES, FRAMES, JOURNAL, PERFETTO, OLD_TRACE} - set(written)
+        (staging / MADE).write_text(_made(written), encoding="utf-8")
+        put_in_place(staging, folder, MADE, stale)
     if page:
         render(folder, folder / PAGE)
 

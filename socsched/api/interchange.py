@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from socsched.errors import UsageError, unwritable
+from socsched.errors import UsageError, writing
 from socsched.files import write_file
 
 if TYPE_CHECKING:
@@ -157,9 +157,7 @@ def import_results(
 def write_pipeline(imported: ImportedPipeline, file: str | Path) -> Pipeline:
     """Write an imported pipeline and return it; DescriptorError if it breaks a rule of pipeline files."""
     pipeline = imported.pipeline(str(file))
-    try:
+    with writing(file):
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         write_file(file, imported.text())
-    except OSError as error:
-        raise unwritable(file, error) from None
     return pipeline

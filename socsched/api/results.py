@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from socsched.errors import MachineError, UsageError, unwritable
+from socsched.errors import MachineError, UsageError, writing
 from socsched.units import format_duration
 
 if TYPE_CHECKING:
@@ -58,10 +58,8 @@ class Tables(ABC):
         from socsched.files import write_file
 
         content = csv_text(self.columns(rows))
-        try:
+        with writing(file):
             write_file(file, content)
-        except OSError as error:
-            raise unwritable(file, error) from None
 
 
 def csv_text(columns: Mapping[str, NDArray[Any]]) -> str:

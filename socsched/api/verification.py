@@ -21,7 +21,6 @@ from socsched.errors import InputError, MachineError, UsageError, extra
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline, Stage
-    from socsched.models.onnx_import import Inner
     from socsched.planning.plan import Plan, Task
 
 HOST = "host"
@@ -439,13 +438,9 @@ def _first_difference(path: Path, stage: Stage, feed: Path, own: _Own, note: Not
         if apart is None:
             equal = places[-1]
         else:
-            first = _made_by(compared[inner[apart].name], inner[apart])
+            first = replace(compared[inner[apart].name], node=inner[apart].node, op=inner[apart].op)
             differs, equal = apart, max((place for place in places if place < apart), default=equal)
     return first, len(checked)
-
-
-def _made_by(value: Compared, inner: Inner) -> Compared:
-    return replace(value, node=inner.node, op=inner.op)
 
 
 def _in_bundle(path: Path, folder: Path, own: Stage, feed: Path, wanted: Arrays, how: _Own) -> Verified:

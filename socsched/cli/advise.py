@@ -11,7 +11,7 @@ from socsched.api.options import argument, option
 from socsched.cli.options import mode
 from socsched.cli.output import Output, ready_to_write
 from socsched.cli.verbs import Request, verb
-from socsched.errors import EXIT_OK, EXIT_VIOLATED, unwritable
+from socsched.errors import EXIT_OK, EXIT_VIOLATED, writing
 from socsched.units import format_duration, format_power
 
 if TYPE_CHECKING:
@@ -55,24 +55,22 @@ def command(output: Output, request: AdviseRequest) -> int:
     Exit code 0: some board meets every deadline, 1: none does.
     """
     from socsched.api.advise import DRIFT, AdviseOptions, advise
+    from socsched.files import write_file
 
     ready_to_write(file=request.plot)
     options = AdviseOptions(request.boards, request.deadline, request.precisions, request.mode)
     found = advise(request.pipelines, options)
     if request.plot is not None:
-        _draw(request.plot, found)
+        with writing(request.plot):
+            write_file(request.plot, str(_picture(found)))
     output.result({"advice": [asdict(one) for one in found], "noise_floor": DRIFT}, lambda: _view(found))
     return EXIT_OK if _met(found) else EXIT_VIOLATED
 
 
 def _met(found: list[Advice]) -> bool:
     """Return whether one board answers yes or likely for every pipeline."""
-    names = {one.pipeline for one in found}
-    held = {
-        one.board: {o.pipeline for o in found if o.board == one.board and o.answer in ("yes", "likely")}
-        for one in found
-    }
-    return any(met == names for met in held.values())
+    met = {(one.board, one.pipeline) for one in found if one.answer in ("yes", "likely")}
+    return any(all((one.board, other.pipeline) in met for other in found) for one in found)
 
 
 def _view(found: Sequence[Advice]) -> RenderableType:
@@ -110,18 +108,8 @@ def _view(found: Sequence[Advice]) -> RenderableType:
     return Group(*parts, Text(f"noise floor: {DRIFT}", "dim"))
 
 
-def _draw(path: Path, found: Sequence[Advice]) -> None:
-    """Write a picture: a bar for every board and pipeline from the least to the greatest latency, on one scale."""
-    from socsched.files import write_file
-
-    try:
-        write_file(path, str(_picture(found)))
-    except OSError as error:
-        raise unwritable(path, error) from None
-
-
 def _picture(found: Sequence[Advice]) -> Markup:
-    """Return the picture as SVG; the deadline is a line through the bars of its pipeline."""
+    """Return bars of boards and pipelines from least to greatest latency on one scale, lines for deadlines, as SVG."""
     from socsched.reporting.markup import element, svg, text
 
     timed = [one for one in found if one.latency_ns is not None and one.high_ns and one.low_ns is not None]
@@ -142,11 +130,5 @@ def _picture(found: Sequence[Advice]) -> Markup:
             element("rect", x=due, y=y - 3, width=1, height=ROW, fill="#000000"),
             text(one.answer, WIDTH - RIGHT + 6, y + 11),
         ]
-    return svg(
-        "latency by board",
-        parts,
-        width=WIDTH,
-        height=TOP + ROW * len(timed) + 12,
-        font_size=11,
-        font_family="sans-serif",
-    )
+    height = TOP + ROW * len(timed) + 12
+    return svg("latency by board", parts, width=WIDTH, height=height, font_size=11, font_family="sans-serif")

@@ -178,11 +178,14 @@ OPTIONAL: dict[str, Tool] = {
 """Tools by name, in the order of `doctor`'s rows."""
 
 
+def _required(name: str, good: bool, found: str, enables: str, remedy: str, bad: str = "broken") -> Check:
+    """Return the finding of something that the main workflow needs."""
+    return Check(name, "ok" if good else bad, found, enables, "" if good else remedy, True)
+
+
 def _python() -> Check:
-    version = system.python_version()
     good = sys.version_info >= (3, 10)
-    remedy = "" if good else "use Python 3.10 or newer"
-    return Check("python", "ok" if good else "broken", version, "everything", remedy, True)
+    return _required("python", good, system.python_version(), "everything", "use Python 3.10 or newer")
 
 
 def _tvm() -> Check:
@@ -194,18 +197,16 @@ def _tvm() -> Check:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = "none"
-    good = versions == dict(PINNED)
-    remedy = "" if good else "pip install " + " ".join(f"{name}=={version}" for name, version in PINNED.items())
+    remedy = "pip install " + " ".join(f"{name}=={version}" for name, version in PINNED.items())
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return Check("tvm", "ok" if good else "broken", listed, "compile, run, plan", remedy, True)
+    return _required("tvm", versions == dict(PINNED), listed, "compile, run, plan", remedy)
 
 
 def _compiler() -> Check:
     candidates = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]
     path = next((found for name in candidates if name and (found := shutil.which(name))), None)
-    remedy = "" if path else "sudo apt-get install -y build-essential"
-    state = "ok" if path else "missing"
-    return Check("C++ compiler", state, path or "none on PATH", "linking compiled stages", remedy, True)
+    remedy, needed = "sudo apt-get install -y build-essential", "linking compiled stages"
+    return _required("C++ compiler", path is not None, path or "none on PATH", needed, remedy, "missing")
 
 
 def _cache() -> Check:
@@ -219,17 +220,15 @@ def _cache() -> Check:
             pass
     except (MachineError, OSError) as error:
         remedy = "make the folder writable, or set SOCSCHED_CACHE to a writable folder"
-        return Check("artefact cache", "broken", str(error), "compile, run", remedy, True)
+        return _required("artefact cache", False, str(error), "compile, run", remedy)
     used = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return Check("artefact cache", "ok", f"{folder} ({used / 1e6:.0f} MB)", "reuse of compiled stages", "", True)
+    return _required("artefact cache", True, f"{folder} ({used / 1e6:.0f} MB)", "reuse of compiled stages", "")
 
 
 def _disk() -> Check:
     free = shutil.disk_usage(Path.cwd()).free
-    good = free >= NEEDED_BYTES
-    remedy = "" if good else "free some disk space: results and artefacts take up to 1 GB"
-    state = "ok" if good else "missing"
-    return Check("disk", state, f"{free / 1e9:.1f} GB free here", "results, artefacts", remedy, True)
+    remedy, listed = "free some disk space: results and artefacts take up to 1 GB", f"{free / 1e9:.1f} GB free here"
+    return _required("disk", free >= NEEDED_BYTES, listed, "results, artefacts", remedy, "missing")
 
 
 def _threads() -> Check:
@@ -260,10 +259,9 @@ def _descriptors() -> Check:
     from socsched import resources
 
     counts = {kind: len(resources.names(kind)) for kind in resources.KINDS}
-    good = all(counts.values())
     listed = ", ".join(f"{kind}: {count}" for kind, count in counts.items())
-    remedy = "" if good else "pip install --force-reinstall --no-deps /path/to/socsched"
-    return Check("descriptors", "ok" if good else "broken", listed, "everything", remedy, True)
+    remedy = "pip install --force-reinstall --no-deps /path/to/socsched"
+    return _required("descriptors", all(counts.values()), listed, "everything", remedy)
 
 
 def _settings() -> Check:
@@ -287,13 +285,11 @@ def _codegen() -> Check:
             name for name in ("cuda", "opencl") if tvm.get_global_func(f"target.build.{name}", allow_missing=True)
         ]
     except Exception as error:  # any error that prevents TVM from loading
-        return Check("TVM targets", "broken", f"TVM does not load: {error}", purpose, "see tvm above", True)
+        return _required("TVM targets", False, f"TVM does not load: {error}", purpose, "see tvm above")
     own = LLVM.get(system.machine(), system.machine())
     names = [name for name in ("x86_64", "aarch64") if name in processors]
     listed = ", ".join([*names, *devices]) or "none"
-    good = own in processors
-    remedy = "" if good else "install the pinned TVM wheel: see tvm above"
-    return Check("TVM targets", "ok" if good else "broken", listed, purpose, remedy, True)
+    return _required("TVM targets", own in processors, listed, purpose, "install the pinned TVM wheel: see tvm above")
 
 
 def _gpu() -> Check:

@@ -11,7 +11,7 @@ from socsched.api.options import PlanOptions, argument, option, shared
 from socsched.cli.options import platform
 from socsched.cli.output import Output, echo, ready_to_write
 from socsched.cli.verbs import Request, verb
-from socsched.errors import EXIT_USAGE, unwritable
+from socsched.errors import EXIT_USAGE, writing
 
 
 class LintRequest(Request):
@@ -80,10 +80,8 @@ def command(output: Output, request: LintRequest) -> int:
     findings = kept(findings, request.ignored)
     text = {"text": formats.text, "sarif": formats.sarif, "github": formats.github}[request.style](findings)
     if file:
-        try:
+        with writing(file):
             write_file(file, text + "\n")
-        except OSError as error:
-            raise unwritable(file, error) from None
 
     def show() -> None:
         for line in () if file else text.splitlines():

@@ -108,13 +108,13 @@ def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> N
     import tempfile
     from itertools import takewhile
 
-    from socsched.errors import UsageError, unwritable
+    from socsched.errors import UsageError, writing
     from socsched.files import is_same_file, replaceable
 
     place = folder or (file.parent if file else None)
     if place is None:
         return
-    try:
+    with writing(folder or file):
         if file is not None:
             context = click.get_current_context(silent=True)
             values = [value for value in context.params.values() if value is not file] if context else []
@@ -131,8 +131,6 @@ def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> N
             pass
         for path in created if folder else ():
             path.rmdir()
-    except OSError as error:
-        raise unwritable(folder or file, error) from None
 
 
 def terminal_width() -> int:

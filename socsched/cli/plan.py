@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from socsched.planning.pareto import Point
 
 
-def _export_names(texts: tuple[str, ...]) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for text in texts:
-        task, equals, identity = text.partition("=")
-        if not equals or not task or task in names:
-            raise click.UsageError(f"--map {text}: expected TASK=ID, once for each task")
-        names[task] = identity
-    return names
-
-
 class PlanRequest(Request):
     """What is planned, and where the plan goes."""
 
@@ -73,7 +63,12 @@ def _ready_to_export(request: PlanRequest) -> dict[str, str]:
         raise click.UsageError("--export needs an output file: -o FILE")
     if (request.template or request.mapped) and not form:
         raise click.UsageError("--template and --map are options of --export")
-    names = _export_names(request.mapped)
+    names: dict[str, str] = {}
+    for text in request.mapped:
+        task, equals, identity = text.partition("=")
+        if not equals or not task or task in names:
+            raise click.UsageError(f"--map {text}: expected TASK=ID, once for each task")
+        names[task] = identity
     folder = form is not None and FORMATS[form].folder
     if file and file.exists() and file.is_dir() is not folder:
         problem = "is no folder" if folder else "is a directory"

@@ -262,7 +262,7 @@ def _audit(output: Output, name: str, engine: str | None, record: Path | None) -
 
 def ruled_engine(platform: Platform, name: str | None, version: str | None = None) -> Engine:
     """Return an engine, the first with operator rules for no name, with the rules of a version of its runtime."""
-    from socsched.descriptor.operator_rules import find_rules, load_rules
+    from socsched.lint.check import at_version
 
     ruled = [engine for engine in platform.engines if engine.operators.allowed is not None]
     if name is None and not ruled:
@@ -272,14 +272,10 @@ def ruled_engine(platform: Platform, name: str | None, version: str | None = Non
         return engine
     if not engine.operators.name:
         raise UsageError(f"{engine.id} has no rules that depend on a version")
-    rules = load_rules(find_rules(engine.operators.name, Path(platform.file).parent))
-    try:
-        gap = rules.gap(version)
-    except ValueError:
-        raise UsageError(f"--runtime-version: expected numbers such as 8.6.2, got {version!r}") from None
-    if gap is not None:
-        raise UsageError(f"{rules.runtime} {version} does not support {engine.id}: {gap.note}")
-    return replace(engine, operators=rules.of_version(version))
+    ruled_by = at_version(engine, platform, version)
+    if ruled_by.gap:
+        raise UsageError(f"{ruled_by.engine.operators.runtime} {version} does not support {engine.id}: {ruled_by.gap}")
+    return ruled_by.engine
 
 
 def _numbers(attributes: tuple[str, ...]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from socsched.cli.options import mode, objective, output_folder, platform, profi
 from socsched.cli.output import Output, ready_to_write, show_all
 from socsched.cli.results import CONSTANT, given, scenario
 from socsched.cli.verbs import Request, verb
-from socsched.errors import UsageError, unwritable
+from socsched.errors import UsageError, writing
 
 if TYPE_CHECKING:
     from socsched.api.simulation import Simulation
@@ -213,11 +213,9 @@ def _simulate_book(output: Output, request: SimulateRequest) -> int:
     done = book.simulate(drive, request.duration, request.seed, faults)
     document, folder = done.document(), request.folder
     if folder:
-        try:
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             write_file(folder / "result.json", json.dumps(document, indent=2, sort_keys=True) + "\n")
-        except OSError as error:
-            raise unwritable(folder, error) from None
         output.note(f"wrote {folder}/ (result.json)")
 
     def show() -> Any:

@@ -119,7 +119,7 @@ def simulate(output: Output, request: SimulateRequest, duration: int | None, pol
 
 def _tables(document: dict[str, Any]) -> list[Any]:
     """Return the tasks and, where they are listed, the first jobs."""
-    unit = _unit(document)
+    unit = {1: "ns", 1000: "us", 1_000_000: "ms", 1_000_000_000: "s"}.get(document["unit_ns"], "units")
     title = f"{document['taskset']} under {document['policy']} for {document['duration']} {unit}"
     heads = ("task", "jobs", "done", f"response max [{unit}]", "mean", "missed", "preempted", "migrated")
     rows = []
@@ -145,7 +145,3 @@ def _boxed(title: str, heads: tuple[str, ...], rows: list[list[Any]]) -> Any:
     for row in rows:
         table.add_row(*("-" if cell is None else str(cell) for cell in row))
     return table
-
-
-def _unit(document: dict[str, Any]) -> str:
-    return {1: "ns", 1000: "us", 1_000_000: "ms", 1_000_000_000: "s"}.get(document["unit_ns"], "units")

@@ -45,7 +45,9 @@ def find_anchor(
     otherwise units times clock.
     """
     usable = [anchor for anchor in stage.costs if anchor.precision == want.precision]
-    home = [a for a in usable if a.platform == want.platform.name and _is_here(a, want) and _mode(a, want) is not None]
+    names = want.engine.id, want.engine.kind
+    own = [anchor for anchor in usable if anchor.platform == want.platform.name and anchor.engine in names]
+    home = [anchor for anchor in own if _mode(anchor, want) is not None]
     for anchor in home:
         if _mode(anchor, want) == want.mode and _units(anchor, want, want.mode) == want.units:
             return _exact(anchor)
@@ -69,10 +71,6 @@ def find_anchor(
         return None
     best = min(other, key=lambda a: (a.units not in (0, want.units), PROVENANCE.index(a.time_ns.kind)))
     return _foreign(best, want)
-
-
-def _is_here(anchor: Anchor, want: Configuration) -> bool:
-    return anchor.engine in (want.engine.id, want.engine.kind)
 
 
 def _configuration(anchor: Anchor, want: Configuration, reference: Reference) -> Configuration | None:

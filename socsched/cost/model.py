@@ -28,7 +28,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import OWN, Engine, EngineMode, Figure, Platform, PowerMode, Runtime
 from socsched.errors import CompileError
 from socsched.graph.accelerator_kernels import pass_class
-from socsched.graph.operators import Operator, StageWork
+from socsched.graph.operators import StageWork
 from socsched.graph.rules import check_operators, offered, uncompiled
 from socsched.models.parts import PART, whole_stage
 
@@ -83,7 +83,8 @@ def ratios_of(runtime: Runtime, work: StageWork, segments: Sequence[Segment]) ->
     if runtime.tuned and work.precision not in runtime.tuned:
         return [general] * len(segments)
     known = set(runtime.kernels) - ({"grouped"} if work.precision == "int8" else set())  # groups have no form in int8
-    kinds = {operator.name: _kind(operator) for operator in work.operators}
+    # convolutions in groups are a kind of their own
+    kinds = {op.name: "grouped" if op.attrs.get("groups", 1) > 1 else op.kind for op in work.operators}
     apart = [not runtime.kernels or kinds.get(one.name, "") in known for one in segments]
     if not all(one.name in kinds for one in segments):
         apart = [not runtime.kernels or known.issuperset(kinds.values())] * len(segments)
@@ -125,11 +126,6 @@ def under(found: Estimate, runtime: Runtime, work: StageWork | None, fit: Fit | 
     source = f"{found.source}, times {times} for {runtime.name}"
     error = found.error + sum(time * error_of(ratio) for time, ratio in carried) / total
     return Estimate(made, kind, source, error, found.lower)
-
-
-def _kind(operator: Operator) -> str:
-    """Return the kind of an operator; convolutions in groups are one of their own."""
-    return "grouped" if operator.attrs.get("groups", 1) > 1 else operator.kind
 
 
 WorkOf = Callable[[Stage, str], StageWork]

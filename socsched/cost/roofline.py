@@ -16,53 +16,16 @@ from socsched.descriptor.platform import Engine, EngineMode, Figure, Link, Preci
 from socsched.graph.operators import Operator, StageWork, tensor_bytes
 
 OPERATOR_CLASS = {
-    "conv2d": "conv",
-    "conv2d_transpose": "conv",
-    "winograd": "winograd",
-    "dense": "gemm",
-    "matmul": "gemm",
-    "pillar_features": "gemm",
-    "relu": "elementwise",
-    "add": "elementwise",
-    "concat": "elementwise",
-    "max_pool": "elementwise",
-    "reduce_max": "elementwise",
-    "scatter": "elementwise",
-    "erf": "elementwise",
-    "gather": "elementwise",
-    "layer_norm": "elementwise",
-    "cast": "elementwise",
-    "layout_transform": "elementwise",
-    "resize2d": "elementwise",
-    "avg_pool": "elementwise",
-    "global_avg_pool": "elementwise",
-    "reduce_mean": "elementwise",
-    "reduce_sum": "elementwise",
-    "sigmoid": "elementwise",
-    "tanh": "elementwise",
-    "exp": "elementwise",
-    "sqrt": "elementwise",
-    "log": "elementwise",
-    "abs": "elementwise",
-    "group_norm": "elementwise",
-    "argmax": "elementwise",
-    "topk": "elementwise",
-    "grid_sample": "elementwise",
-    "scatter_nd": "elementwise",
-    "clip": "elementwise",
-    "leaky_relu": "elementwise",
-    "subtract": "elementwise",
-    "multiply": "elementwise",
-    "divide": "elementwise",
-    "maximum": "elementwise",
-    "minimum": "elementwise",
-    "softmax": "elementwise",
-    "slice": "elementwise",
-    "transpose": "elementwise",
-    "pad": "elementwise",
-    "reshape": "elementwise",
-    "depthwise": "depthwise",
-}
+    "conv2d": "conv", "conv2d_transpose": "conv", "winograd": "winograd", "depthwise": "depthwise",
+    **dict.fromkeys(("dense", "matmul", "pillar_features"), "gemm"),
+    **dict.fromkeys(
+        ("relu", "add", "concat", "max_pool", "reduce_max", "scatter", "erf", "gather", "layer_norm", "cast",
+         "layout_transform", "resize2d", "avg_pool", "global_avg_pool", "reduce_mean", "reduce_sum", "sigmoid", "tanh",
+         "exp", "sqrt", "log", "abs", "group_norm", "argmax", "topk", "grid_sample", "scatter_nd", "clip", "leaky_relu",
+         "subtract", "multiply", "divide", "maximum", "minimum", "softmax", "slice", "transpose", "pad", "reshape"),
+        "elementwise",
+    ),
+}  # fmt: skip
 """Operator kind -> efficiency class of `Precision.efficiency`; anything else is "default"."""
 INSTEAD = {"depthwise": "elementwise", "winograd": "conv"}
 """Class substituted where a platform gives no efficiency: a depthwise convolution is memory-bound."""
@@ -121,15 +84,19 @@ def kind_of(op: Operator) -> str:
 
 
 def roofs_ns(
-    op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float
+    op: Operator,
+    engine: Engine,
+    mode: EngineMode,
+    precision: Precision,
+    units: int,
+    dram: float,
+    reached: Figure | None = None,
 ) -> tuple[float, float]:
-    """Return the time (ns) of an operator's arithmetic and of its DRAM traffic; the longer one is its duration."""
-    return _roofs_ns(op, engine, mode, precision, units, dram, efficiency(precision, kind_of(op)))
+    """Return the time (ns) of an operator's arithmetic and of its DRAM traffic; the longer one is its duration.
 
-
-def _roofs_ns(
-    op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float, reached: Figure
-) -> tuple[float, float]:
+    `reached`: share of the peak that it reaches, that of its kind if not given.
+    """
+    reached = reached or efficiency(precision, kind_of(op))
     peak = units * mode.clock_hz * precision.ops_per_cycle.value
     compute = op.flops / (peak * reached.value)
     bandwidth = engine.bandwidth.value if engine.link else min(engine.bandwidth.value, dram)
@@ -162,7 +129,7 @@ def estimate(work: StageWork, engine: Engine, mode: EngineMode, units: int, dram
     precision = engine.precisions[work.precision]
     reached = [efficiency(precision, kind_of(op)) for op in work.operators]
     roofs = [
-        _roofs_ns(op, engine, mode, precision, units, dram, share)
+        roofs_ns(op, engine, mode, precision, units, dram, share)
         for op, share in zip(work.operators, reached, strict=True)
     ]
     made = segments(work.operators, [max(roof) for roof in roofs], engine, work.stage)

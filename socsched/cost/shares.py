@@ -146,13 +146,7 @@ def on_share(
     narrow = _on_fewer(cost, work, engine, factor)
     alone = sum(one.time_ns for one in narrow)
     found, by = beside(alone, work, engine, state, units, dram, others)
-    parts = Shared(
-        alone - cost.time_ns,
-        ceil(found.memory),
-        ceil(found.cache),
-        ceil(found.launches),
-        by,
-    )
+    parts = Shared(alone - cost.time_ns, ceil(found.memory), ceil(found.cache), ceil(found.launches), by)
     more, wider = parts.memory_ns + parts.cache_ns + parts.launches_ns, 1.0
     if work is not None and found.evicted and engine.link is None and cost.bytes:
         held = sum(one.bytes for one in kernels_of(work, engine, state, dram)) + found.evicted

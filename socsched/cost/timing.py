@@ -46,16 +46,8 @@ WHOLE = ("matmul", "softmax")
 FEW = 4
 """Channels of an image after padding."""
 BYTES = {
-    "fp32": 4.0,
-    "tf32": 4.0,
-    "fp16": 2.0,
-    "bf16": 2.0,
-    "int8": 1.0,
-    "w8a16": 2.0,
-    "fp8": 1.0,
-    "int4": 0.5,
-    "fp4": 1.0,
-}
+    "fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0, "w8a16": 2.0, "fp8": 1.0, "int4": 0.5, "fp4": 1.0,
+}  # fmt: skip
 """Bytes of an activation by data type."""
 WEIGHT_BYTES = {**BYTES, "w8a16": 1.0, "fp4": 0.5625}
 """Bytes of a weight; a block of 16 four-bit ones has a scale of 8 bits."""

@@ -314,6 +314,13 @@ def check_operators(entries: Tree) -> None:
             entry.unknown("operator", OPERATORS, key=True)
 
 
+def check_limit(limit: Tree) -> None:
+    """Report an empty range."""
+    bounds = [bound.value for bound in limit.items()]
+    if len(bounds) == 2 and all(isinstance(bound, (int, float)) for bound in bounds) and bounds[0] > bounds[1]:
+        limit.report(f"expected [smallest, largest], got {bounds[0]} above {bounds[1]}")
+
+
 def check_case(case: Tree) -> None:
     """Report unknown attributes, empty ranges and duplicate dtypes within one case of a rule."""
     for name in ("limits", "values", "below"):
@@ -321,9 +328,7 @@ def check_case(case: Tree) -> None:
             if entry.key not in OPERATOR_ATTRS:
                 entry.unknown("operator attribute", OPERATOR_ATTRS, key=True)
     for limit in case.at("limits").items():
-        bounds = [bound.value for bound in limit.items()]
-        if len(bounds) == 2 and all(isinstance(bound, (int, float)) for bound in bounds) and bounds[0] > bounds[1]:
-            limit.report(f"expected [smallest, largest], got {bounds[0]} above {bounds[1]}")
+        check_limit(limit)
     for other in case.at("below").texts():
         if other.text not in OPERATOR_ATTRS:
             other.unknown("operator attribute", OPERATOR_ATTRS)

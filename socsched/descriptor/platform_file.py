@@ -12,7 +12,7 @@ from socsched import resources
 from socsched.descriptor.fields import NAME_PATTERN, VERSION_PATTERN, Quantity
 from socsched.descriptor.inheritance import base_files as _base_files
 from socsched.descriptor.inheritance import read_extended
-from socsched.descriptor.operator_rules import check_case, find_rules, load_rules, rule_names
+from socsched.descriptor.operator_rules import check_case, check_limit, find_rules, load_rules, rule_names
 from socsched.descriptor.platform import Platform, engine_ids
 from socsched.descriptor.processors import PROCESSORS, architecture
 from socsched.descriptor.source import Document
@@ -300,9 +300,7 @@ def _check_function(function: Tree) -> None:
     for limit in function.at("limits").items():
         if limit.key not in (*COUNTS, *SCALES):
             limit.unknown("quantity", (*COUNTS, *SCALES), key=True)
-        bounds = [bound.value for bound in limit.items()]
-        if len(bounds) == 2 and all(isinstance(bound, (int, float)) for bound in bounds) and bounds[0] > bounds[1]:
-            limit.report(f"expected [smallest, largest], got {bounds[0]} above {bounds[1]}")
+        check_limit(limit)
     held = 0.0
     for growth in function.at("per_million").items():
         if growth.key not in function.at("work").names():

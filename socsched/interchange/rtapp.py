@@ -22,6 +22,7 @@ from typing import Any
 from socsched.bounded import read_text
 from socsched.errors import DescriptorError, Finding, InputError
 from socsched.interchange.taskset_import import MOST_BYTES, ImportedTaskSet, TaskNames, set_of
+from socsched.lexer import Lexer
 from socsched.planning.export.linux import refused
 
 DEEPEST = 64
@@ -50,57 +51,26 @@ class Value:
 
 def read_loose_json(path: Path, what: str, hint: str, most: int) -> Value:
     """Return the object in a file; DescriptorError with the position of the first fault."""
-    reader = _Reader(read_text(path, what, hint, most), str(path), hint)
+    reader = _Reader(read_text(path, what, hint, most), str(path), _TOKEN, "valid JSON", 20, hint)
     document = reader.value(0)
     if document.kind != "object":
-        raise reader.fault(document.line, document.column, f"expected an object, got a {document.kind}")
+        raise reader.fault((document.line, document.column), f"expected an object, got a {document.kind}")
     reader.expect("")
     return document
 
 
-class _Reader:
-    def __init__(self, text: str, file: str, hint: str) -> None:
-        self.text, self.file, self.hint = text, file, hint
-        self.at, self.line, self.start = 0, 1, 0
-        self.kind = self.token = ""
-        self.place = (1, 1)
-        self.next()
-
-    def fault(self, line: int, column: int, expected: str) -> DescriptorError:
-        return DescriptorError([Finding(self.file, line, column, "file", expected)], self.hint)
-
-    def next(self) -> None:
-        self.kind = "space"
-        while self.kind == "space":
-            self.place = (self.line, self.at - self.start + 1)
-            if self.at >= len(self.text):
-                self.kind = self.token = ""
-                return
-            match = _TOKEN.match(self.text, self.at)
-            if match is None:
-                raise self.fault(*self.place, f"expected valid JSON, got {self.text[self.at : self.at + 20]!r}")
-            self.kind, self.token, self.at = match.lastgroup or "", match[0], match.end()
-            breaks = self.token.count("\n")
-            if breaks:
-                self.line, self.start = self.line + breaks, match.start() + self.token.rindex("\n") + 1
-
+class _Reader(Lexer):
     def expect(self, token: str) -> None:
         if self.token != token or (token and self.kind != "mark"):
             got = repr(self.token[:40]) if self.token else "the end of the file"
-            raise self.fault(*self.place, f"expected {token or 'the end of the file'}, got {got}")
+            raise self.fault(self.place, f"expected {token or 'the end of the file'}, got {got}")
         if token:
             self.next()
-
-    def takes(self, token: str) -> bool:
-        if self.kind == "mark" and self.token == token:
-            self.next()
-            return True
-        return False
 
     def value(self, depth: int) -> Value:
         line, column = self.place
         if depth > DEEPEST:
-            raise self.fault(line, column, f"expected at most {DEEPEST} levels")
+            raise self.fault((line, column), f"expected at most {DEEPEST} levels")
         if self.takes("{"):
             found = Value(line, column, "object")
             while not self.takes("}"):
@@ -127,15 +97,15 @@ class _Reader:
             found = Value(line, column, self.kind, plain)
             self.next()
             return found
-        raise self.fault(line, column, f"expected a value, got {self.token[:40]!r}")
+        raise self.fault((line, column), f"expected a value, got {self.token[:40]!r}")
 
     def text_(self) -> str:
         if self.kind != "text":
-            raise self.fault(*self.place, f"expected text in quotes, got {self.token[:40]!r}")
+            raise self.fault(self.place, f"expected text in quotes, got {self.token[:40]!r}")
         try:
             text: str = json.loads(self.token)
         except ValueError:
-            raise self.fault(*self.place, "expected a JSON string") from None
+            raise self.fault(self.place, "expected a JSON string") from None
         self.next()
         return text
 

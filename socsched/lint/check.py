@@ -214,10 +214,8 @@ def accelerators(platform: Platform, engines: Sequence[str] = (), version: str |
     for engine in ruled:
         accelerator = at_version(engine, platform, version)
         for place, group in enumerate(groups):
-            same = (group.engine.operators, group.engine.precisions) == (
-                accelerator.engine.operators,
-                accelerator.engine.precisions,
-            )
+            one, other = group.engine, accelerator.engine
+            same = (one.operators, one.precisions) == (other.operators, other.precisions)
             if same and group.gap == accelerator.gap:
                 groups[place] = replace(group, names=(*group.names, engine.id))
                 break
@@ -409,27 +407,19 @@ def _fallbacks(
                 _add(broken, accelerator, work, operator, decision, reason)
             for condition in decision.conditions if notes else ():
                 _add(open_, accelerator, work, operator, decision, condition)
-    for (rule, reason), case in broken.items():
-        does = ("does not run", "do not run") if level == "error" else ("falls back", "fall back")
-        text = f"{_named(case)} {does[len(case.operators) > 1]} on {case.title}: {reason}"
-        yield _diagnostic(rule, level, text, case, name, place)
-    for (rule, reason), case in open_.items():
-        yield _diagnostic(rule, "note", f"{_named(case)}, on {case.title}: provided {reason}", case, name, place)
-
-
-def _diagnostic(rule: str, level: Level, message: str, case: _Case, name: str, place: Place) -> Diagnostic:
-    precisions = tuple(case.precisions)
-    return Diagnostic(
-        rule=rule,
-        level=level,
-        message=f"{name} in {', '.join(precisions)}: {message}",
-        place=place,
-        stage=name,
-        engines=tuple(case.engines),
-        precisions=precisions,
-        operators=tuple(case.operators),
-        sources=case.sources,
-    )
+    does = ("does not run", "do not run") if level == "error" else ("falls back", "fall back")
+    for cases in (broken, open_):
+        for (rule, reason), case in cases.items():
+            first, *more = case.operators
+            who, where = f"{first} and {len(more)} more" if more else first, f"on {case.title}"
+            said = (
+                f"{who} {does[bool(more)]} {where}: {reason}"
+                if cases is broken
+                else f"{who}, {where}: provided {reason}"
+            )
+            text, precisions = f"{name} in {', '.join(case.precisions)}: {said}", tuple(case.precisions)
+            what = tuple(case.engines), precisions, tuple(case.operators), case.sources
+            yield Diagnostic(rule, level if cases is broken else "note", text, place, name, *what)
 
 
 def _add(
@@ -446,11 +436,6 @@ def _add(
     case.precisions.setdefault(work.precision)
     case.sources = tuple(dict.fromkeys((*case.sources, *decision.sources)))
     case.title = accelerator.title
-
-
-def _named(case: _Case) -> str:
-    first, *more = case.operators
-    return f"{first} and {len(more)} more" if more else first
 
 
 def _unplaceable(

@@ -450,24 +450,8 @@ MOST_TOTAL = 2**26
 Size = Callable[[Sequence[Array], Any], int]
 
 
-def _broadcast(inputs: Sequence[Array], _: Any) -> int:
-    return math.prod(np.broadcast_shapes(*(array.shape for array in inputs)))
-
-
-def _moved(inputs: Sequence[Array], _: Any) -> int:
-    return sum(array.size for array in inputs)
-
-
-def _stated(inputs: Sequence[Array], _: Any) -> int:
-    return math.prod(int(side) for side in inputs[0].reshape(-1))
-
-
-def _expanded(inputs: Sequence[Array], _: Any) -> int:
-    return math.prod(np.broadcast_shapes(inputs[0].shape, tuple(int(side) for side in inputs[1].reshape(-1))))
-
-
-def _tiled(inputs: Sequence[Array], _: Any) -> int:
-    return inputs[0].size * math.prod(int(count) for count in inputs[1].reshape(-1))
+def _whole(array: Array) -> tuple[int, ...]:
+    return tuple(int(side) for side in array.reshape(-1))
 
 
 def _counted(inputs: Sequence[Array], _: Any) -> int:
@@ -536,11 +520,6 @@ def _picked_rows(inputs: Sequence[Array], attrs: Any) -> list[Array]:
     return [np.stack(rows).reshape(*lead, *rows[0].shape)]
 
 
-def _enlarged(inputs: Sequence[Array], attrs: Any) -> int:
-    """Return the elements of a Resize to the nearest, as of the masks that detectors make of constants."""
-    return math.prod(_enlarged_sides(inputs))
-
-
 def _enlarged_sides(inputs: Sequence[Array]) -> list[int]:
     data, last = inputs[0], inputs[-1]
     if last.size != data.ndim or (last.dtype.kind == "f" and not np.all(last > 0)):
@@ -578,11 +557,6 @@ def _nearest(inputs: Sequence[Array], attrs: Any) -> list[Array]:
     return [data[np.ix_(*places)]]
 
 
-def _rows(inputs: Sequence[Array], attrs: Any) -> int:
-    data, places = inputs
-    return math.prod((*places.shape[:-1], *data.shape[int(attrs.get("batch_dims", 0)) + places.shape[-1] :]))
-
-
 DIRECT: dict[str, Callable[[Sequence[Array], Any], list[Array]]] = {
     "ScatterND": _scattered,
     "GatherElements": _picked,
@@ -593,25 +567,28 @@ DIRECT: dict[str, Callable[[Sequence[Array], Any], list[Array]]] = {
 SIZES: dict[str, Size] = {
     **dict.fromkeys(
         ("Add", "Sub", "Mul", "Div", "Mod", "Pow", "Min", "Max", "Where", "Equal", "Less", "LessOrEqual", "Greater",
-         "GreaterOrEqual", "And", "Or"), _broadcast,
+         "GreaterOrEqual", "And", "Or"),
+        lambda inputs, _: math.prod(np.broadcast_shapes(*(array.shape for array in inputs))),
     ),
     **dict.fromkeys(
         ("Abs", "Cast", "Ceil", "Clip", "Concat", "Cos", "CumSum", "Exp", "Flatten", "Floor", "Identity",
          "LayerNormalization", "Log", "Neg", "Not", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin",
          "ReduceProd", "ReduceSum", "Relu", "Reshape", "Round", "ScatterND", "Shape", "Sigmoid", "Sin", "Size",
          "Slice", "Softmax", "Split", "Sqrt", "Squeeze",
-         "Tanh", "Transpose", "Trilu", "Unsqueeze"), _moved,
+         "Tanh", "Transpose", "Trilu", "Unsqueeze"), lambda inputs, _: sum(array.size for array in inputs),
     ),
-    "ConstantOfShape": _stated,
+    "ConstantOfShape": lambda inputs, _: math.prod(_whole(inputs[0])),
     "Einsum": _contracted,
     "Gemm": _general_product,
-    "Expand": _expanded,
+    "Expand": lambda inputs, _: math.prod(np.broadcast_shapes(inputs[0].shape, _whole(inputs[1]))),
     "Gather": _gathered,
-    "GatherElements": _moved,
-    "GatherND": _rows,
+    "GatherElements": lambda inputs, _: sum(array.size for array in inputs),
+    "GatherND": lambda inputs, attrs: math.prod(
+        (*inputs[1].shape[:-1], *inputs[0].shape[int(attrs.get("batch_dims", 0)) + inputs[1].shape[-1] :])
+    ),
     "MatMul": _multiplied,
     "Range": _counted,
-    "Resize": _enlarged,
-    "Tile": _tiled,
+    "Resize": lambda inputs, _: math.prod(_enlarged_sides(inputs)),
+    "Tile": lambda inputs, _: inputs[0].size * math.prod(_whole(inputs[1])),
 }  # fmt: skip
 """Operator -> number of elements it produces from constant inputs; ValueError and the like where it cannot."""

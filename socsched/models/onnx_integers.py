@@ -83,10 +83,6 @@ def _conv(w: _Writer, _: set[str]) -> None:
     w.bytes(w.same("Conv", inputs, ("channels_last",)), 6)
 
 
-def _matmul(w: _Writer, _: set[str]) -> None:
-    w.bytes(w.op("MatMul", [w.real(0), w.real(3, axis=-1)]), 6)
-
-
 def _gemm(w: _Writer, _: set[str]) -> None:
     """Write QGemm(A, sA, zA, B, sB, zB, C, sY, zY): C has the scale sA * sB, Y may stay a float."""
     flipped = "transB" in w.attrs and w.attrs["transB"].i
@@ -95,10 +91,7 @@ def _gemm(w: _Writer, _: set[str]) -> None:
         step = w.op("Mul", [w.source(1), w.source(4)])
         inputs.append(w.op("DequantizeLinear", [w.source(6), step], axis=-1))
     result = w.same("Gemm", inputs)
-    if w.source(7):
-        w.bytes(result, 7)
-    else:
-        w.op("Identity", [result], w.proto.output[0])
+    w.bytes(result, 7) if w.source(7) else w.op("Identity", [result], w.proto.output[0])
 
 
 def _unary(op: str, **attrs: Any) -> Callable[[_Writer, set[str]], None]:
@@ -115,10 +108,7 @@ def _unary(op: str, **attrs: Any) -> Callable[[_Writer, set[str]], None]:
 
 
 def _binary(op: str) -> Callable[[_Writer, set[str]], None]:
-    def write(w: _Writer, _: set[str]) -> None:
-        w.bytes(w.op(op, [w.real(0), w.real(3)]), 6)
-
-    return write
+    return lambda w, _: w.bytes(w.op(op, [w.real(0), w.real(3)]), 6)
 
 
 def _concat(w: _Writer, _: set[str]) -> None:
@@ -251,7 +241,7 @@ _ACTIVATIONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _RULES: dict[tuple[str, str], Callable[[_Writer, set[str]], None]] = {
     ("", "QLinearConv"): _conv,
-    ("", "QLinearMatMul"): _matmul,
+    ("", "QLinearMatMul"): lambda w, _: w.bytes(w.op("MatMul", [w.real(0), w.real(3, axis=-1)]), 6),
     ("", "DynamicQuantizeLinear"): _dynamic,
     ("", "ConvInteger"): _product("Conv"),
     ("", "MatMulInteger"): _product("MatMul"),

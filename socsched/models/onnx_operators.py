@@ -388,7 +388,7 @@ class Translation:
 
 
 def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dilation: list[int]) -> Any:
-    """Return the padding as one number where all sides agree, else (top, left, bottom, right)."""
+    """Return the padding: (top, left, bottom, right), or one number."""
     pads = [int(p) for p in node.attrs.get("pads", [0] * 4)]
     auto = node.attrs.get("auto_pad", "NOTSET")
     if auto not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", ""):
@@ -415,6 +415,14 @@ def _pair(values: Any, default: int = 1) -> list[int]:
 
 def _one(values: list[int]) -> Any:
     return values[0] if values[0] == values[1] else tuple(values)
+
+
+def _window(stride: list[int], padding: Any, groups: int, dilation: list[int], more: list[int]) -> dict[str, Any]:
+    """Return the attributes of a convolution's layer, the usual ones left out."""
+    attrs: dict[str, Any] = {"stride": _one(stride), "padding": padding}
+    attrs |= {"groups": groups} if groups != 1 else {}
+    attrs |= {"dilation": _one(dilation)} if dilation != [1, 1] else {}
+    return attrs | ({"output_padding": _one(more)} if any(more) else {})
 
 
 @_translates("Conv", "ConvTranspose")
@@ -448,13 +456,7 @@ def _conv(t: Translation, node: Node) -> None:
         raise t.refused("output_shape is not known", "pick kernel = stride, or state pads that give the size")
     if transposed and any(size >= step for size, step in zip(more, stride, strict=True)):
         raise t.refused(f"an output_padding of {more} with strides of {stride}", "state one below the stride")
-    attrs: dict[str, Any] = {"stride": _one(stride), "padding": _pads(t, node, kernel, stride, dilation)}
-    if groups != 1:
-        attrs["groups"] = groups
-    if dilation != [1, 1]:
-        attrs["dilation"] = _one(dilation)
-    if transposed and any(more):
-        attrs["output_padding"] = _one(more)
+    attrs = _window(stride, _pads(t, node, kernel, stride, dilation), groups, dilation, more if transposed else [0, 0])
     params = {"weight": t.param(weight), "bias": t.param(np.zeros(channels) if bias is None else bias)}
     _stated_steps(t, node, params["weight"], 1 if transposed else 0, channels)
     if row:
@@ -471,21 +473,16 @@ def _col2im(t: Translation, node: Node) -> None:
     batch, rows, _ = t.graph.tensor(node.inputs[0]).shape
     if image.size != 2 or window.size != 2:
         raise t.refused("only images are put together from windows", "fold other dimensions into the batch")
-    kernel, stride, dilation = (
-        [int(n) for n in window],
-        _pair(node.attrs.get("strides")),
-        _pair(node.attrs.get("dilations")),
-    )
+    stride, dilation = _pair(node.attrs.get("strides")), _pair(node.attrs.get("dilations"))
+    kernel = [int(n) for n in window]
     pads = [int(n) for n in node.attrs.get("pads") or [0] * 4]
     reach = [int(image[n]) + pads[n] + pads[n + 2] - dilation[n] * (kernel[n] - 1) - 1 for n in range(2)]
     sides, more = [reach[n] // stride[n] + 1 for n in range(2)], [reach[n] % stride[n] for n in range(2)]
     channels = rows // prod(kernel)
     places = np.eye(prod(kernel), dtype=np.float32).reshape(-1, 1, *kernel)
     params = {"weight": t.param(np.tile(places, (channels, 1, 1, 1))), "bias": t.param(np.zeros(channels))}
-    attrs: dict[str, Any] = {"stride": _one(stride), "padding": pads[0] if len(set(pads)) == 1 else tuple(pads)}
-    attrs |= {"groups": channels} if channels > 1 else {}
-    attrs |= {"dilation": _one(dilation)} if dilation != [1, 1] else {}
-    attrs |= {"output_padding": _one(more)} if any(more) else {}
+    padding = pads[0] if len(set(pads)) == 1 else tuple(pads)
+    attrs = _window(stride, padding, channels, dilation, more)
     x = t.emit(node, "reshape", [t.source(node.inputs[0])], shape=(batch, rows, *sides))
     t.emit(node, "conv2d_transpose", [x], weights=params, **attrs)
 
@@ -617,16 +614,6 @@ def _group_norm(t: Translation, node: Node) -> None:
     t.emit(node, "group_norm", [t.source(node.inputs[0])], weights=params, groups=groups, epsilon=epsilon)
 
 
-@_translates("Neg")
-def _neg(t: Translation, node: Node) -> None:
-    t.with_constant(node, "multiply", t.source(node.inputs[0]), -1)
-
-
-@_translates("Reciprocal")
-def _reciprocal(t: Translation, node: Node) -> None:
-    t.with_constant(node, "divide", t.source(node.inputs[0]), 1, swapped=True)
-
-
 @_translates("Gelu")
 def _gelu(t: Translation, node: Node) -> None:
     """Emit x / 2 (1 + erf(x / sqrt 2)), or its approximation by tanh."""
@@ -675,11 +662,6 @@ def _cast(t: Translation, node: Node) -> None:
         return
     made: dict[str, Any] = {} if types[1] in ("fp32", "fp16") else {"dtype": types[1]}
     t.emit(node, "cast", [source], **made)
-
-
-@_translates("Where")
-def _where(t: Translation, node: Node) -> None:
-    t.emit(node, "where", [t.source(name) for name in node.inputs])
 
 
 @_translates("Mod")
@@ -747,11 +729,6 @@ def _pool(t: Translation, node: Node) -> None:
     if node.op == "AveragePool" and node.attrs.get("count_include_pad"):
         attrs["count_padding"] = True
     t.emit(node, "max_pool" if node.op == "MaxPool" else "avg_pool", [t.source(node.inputs[0])], **attrs)
-
-
-@_translates("Softmax")
-def _softmax(t: Translation, node: Node) -> None:
-    t.emit(node, "softmax", [t.source(node.inputs[0])], axis=t.axis(node, -1))
 
 
 def scalar(array: Any) -> float:
@@ -840,12 +817,7 @@ def _gather(t: Translation, node: Node) -> None:
 
 
 def _reduce(op: str) -> Handler:
-    """Return the handler of a reduction."""
-
-    def handle(t: Translation, node: Node) -> None:
-        reduction(t, node, op, t.source(node.inputs[0]))
-
-    return handle
+    return lambda t, node: reduction(t, node, op, t.source(node.inputs[0]))
 
 
 def reduction(t: Translation, node: Node, op: str, source: str) -> str:
@@ -902,16 +874,14 @@ def _slice(t: Translation, node: Node) -> None:
     t.emit(node, "slice", [t.source(node.inputs[0])], axes=tuple(axes), begin=begin, end=end, step=tuple(steps))
 
 
+_PLACES = ("asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel")
+
+
 @_translates("Resize", "Upsample")
 def _resize(t: Translation, node: Node) -> None:
     mode = node.attrs.get("mode", "nearest")
     where = node.attrs.get("coordinate_transformation_mode", "asymmetric" if node.op == "Upsample" else "half_pixel")
-    if mode not in ("nearest", "linear") or where not in (
-        "asymmetric",
-        "half_pixel",
-        "align_corners",
-        "pytorch_half_pixel",
-    ):
+    if mode not in ("nearest", "linear") or where not in _PLACES:
         raise t.refused(
             f"resizing in mode {mode} with {where} is not known", "use nearest or linear, asymmetric or half_pixel"
         )
@@ -935,12 +905,6 @@ def _resize(t: Translation, node: Node) -> None:
 def _reshape(t: Translation, node: Node) -> None:
     """Emit an operator that changes the shape alone."""
     t.emit(node, "reshape", [t.source(node.inputs[0])], shape=t.graph.tensor(node.outputs[0]).shape)
-
-
-@_translates("Transpose")
-def _transpose(t: Translation, node: Node) -> None:
-    order = tuple(node.attrs.get("perm") or reversed(range(t.rank(node.inputs[0]))))
-    t.emit(node, "transpose", [t.source(node.inputs[0])], order=order)
 
 
 @_translates("Pad")
@@ -1215,10 +1179,18 @@ HANDLERS |= {
     **{op: _unary(kind) for op, kind in _UNARY.items()},
     **{op: _binary(kind) for op, kind in _BINARY.items()},
     **{op: _reduce(kind) for op, kind in _REDUCTIONS.items()},
+    "Neg": lambda t, node: t.with_constant(node, "multiply", t.source(node.inputs[0]), -1),
+    "Reciprocal": lambda t, node: t.with_constant(node, "divide", t.source(node.inputs[0]), 1, swapped=True),
+    "Where": lambda t, node: t.emit(node, "where", [t.source(name) for name in node.inputs]),
+    "Softmax": lambda t, node: t.emit(node, "softmax", [t.source(node.inputs[0])], axis=t.axis(node, -1)),
+    "Transpose": lambda t, node: t.emit(
+        node, "transpose", [t.source(node.inputs[0])],
+        order=tuple(node.attrs.get("perm") or reversed(range(t.rank(node.inputs[0])))),
+    ),
     "LeakyRelu": _unary("leaky_relu", alpha=0.01),
     "HardSigmoid": _unary("hard_sigmoid", alpha=0.2, beta=0.5),
     "Elu": _unary("elu", alpha=1.0),
-}
+}  # fmt: skip
 
 _TYPED = frozenset(_BINARY) - {"Div"} | {"Not", "Where", "Abs", "Sign", "Mod", "IsNaN", "IsInf", "ReduceSum"}
 """Operators whose layers compute in integers too; a quotient of integers is rounded in its own way."""

@@ -44,10 +44,6 @@ def _value(node: Node, place: int, constants: Constants) -> int | None:
     return int(array.reshape(-1)[0]) if array is not None and array.size else None
 
 
-def _non_zero(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
-    return [((len(shapes[0]), max(prod(shapes[0]), 1)), "int64")]
-
-
 def _suppressed(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
     """Boxes [batch, boxes, 4] and scores [batch, classes, boxes]: at most so many boxes of each class."""
     batch, boxes, _ = shapes[0]
@@ -69,16 +65,6 @@ def _unique(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[R
     axis, shape = node.attrs.get("axis"), shapes[0]
     count = prod(shape) if axis is None else shape[axis]
     return [(shape if axis is not None else (count,), ""), *[((count,), "int64")] * 3]
-
-
-def _as_first(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
-    """At most the whole of the first input: what a Slice with computed ends leaves, activations of other domains."""
-    return [(shapes[0], "")]
-
-
-def _most_places(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
-    """Return all places for a TopK whose number of places is computed."""
-    return [(shapes[0], ""), (shapes[0], "int64")]
 
 
 def _efficient_nms(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
@@ -113,18 +99,20 @@ def _deformable_attention(node: Node, shapes: Sequence[Shape], constants: Consta
 
 _MICROSOFT = "com.microsoft"
 _ACTIVATIONS = (*("SkipSimplifiedLayerNormalization", "BiasAdd", "RotaryEmbedding", "MultiHeadAttention"),)
+_AS_FIRST: Rule = lambda node, shapes, _: [(shapes[0], "")]  # noqa: E731
+"""At most the whole of the first input: what a Slice with computed ends leaves, activations of other domains."""
 _RULES: dict[tuple[str, str], Rule] = {
     **dict.fromkeys(
         (("", name) for name in ("Gelu", "GroupNormalization", "LayerNormalization", "MeanVarianceNormalization",
-                                 "SimplifiedLayerNormalization")), _as_first,
+                                 "SimplifiedLayerNormalization")), _AS_FIRST,
     ),
-    ("", "NonZero"): _non_zero,
+    ("", "NonZero"): lambda node, shapes, _: [((len(shapes[0]), max(prod(shapes[0]), 1)), "int64")],
     ("", "NonMaxSuppression"): _suppressed,
     ("", "Compress"): _compressed,
     ("", "Unique"): _unique,
-    ("", "Slice"): _as_first,
-    ("", "TopK"): _most_places,
-    **dict.fromkeys(((_MICROSOFT, name) for name in _ACTIVATIONS), _as_first),
+    ("", "Slice"): _AS_FIRST,
+    ("", "TopK"): lambda node, shapes, _: [(shapes[0], ""), (shapes[0], "int64")],  # all places
+    **dict.fromkeys(((_MICROSOFT, name) for name in _ACTIVATIONS), _AS_FIRST),
     (_MICROSOFT, "Attention"): lambda node, shapes, constants: [((*shapes[0][:2], shapes[1][1] // 3), "")],
     **dict.fromkeys(
         ((domain, name)

@@ -181,11 +181,6 @@ def _einsum(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tu
     return len(terms) * prod(sides.values())
 
 
-def _attention(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
-    """Queries, keys and values of the same width: two products with every key."""
-    return 4 * prod(shapes[0]) * shapes[1][-2]
-
-
 def _suppression(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
     """Sorting, and a comparison of areas for every box with every one that is kept before it."""
     boxes, classes = shapes[0][1], shapes[1][1]
@@ -197,31 +192,27 @@ def _each(operations: int) -> Work:
     return lambda attrs, shapes, out: operations * prod(out)
 
 
-def _window(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
-    return float(prod(out) * prod(attrs["kernel_shape"]))
-
-
-def _sampled(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
-    """Four products for each point of two dimensions, eight for each of three, and their weights."""
-    return float(prod(out) << (len(out) - 1))
-
-
 _WORK: dict[str, Work] = {
     **dict.fromkeys(("Conv", "ConvInteger", "DeformConv"), _slid(1)),
     "QLinearConv": _slid(3),
     "ConvTranspose": lambda attrs, shapes, out: 2 * prod(shapes[0]) * prod(shapes[1][1:]),
-    **dict.fromkeys(("MMCVModulatedDeformConv2d",), _slid(3)),
+    "MMCVModulatedDeformConv2d": _slid(3),
     **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger"), _product(0, 1)),
     "QLinearMatMul": _product(0, 3),
     "LSTM": _recurrent(4),
     "GRU": _recurrent(3),
     "RNN": _recurrent(1),
     "Einsum": _einsum,
-    "Attention": _attention,
-    "MultiHeadAttention": _attention,
+    # queries, keys and values of the same width: two products with every key
+    **dict.fromkeys(
+        ("Attention", "MultiHeadAttention"), lambda attrs, shapes, out: 4 * prod(shapes[0]) * shapes[1][-2]
+    ),
     "NonMaxSuppression": _suppression,
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _window),
-    "GridSample": _sampled,
+    **dict.fromkeys(
+        ("MaxPool", "AveragePool", "LpPool"), lambda attrs, shapes, out: prod(out) * prod(attrs["kernel_shape"])
+    ),
+    # four products for each point of two dimensions, eight for each of three, and their weights
+    "GridSample": lambda attrs, shapes, out: prod(out) << (len(out) - 1),
     "RoiAlign": _each(32),
     "TopK": lambda attrs, shapes, out: prod(shapes[0]) * max(out[-1].bit_length(), 1),
     "DFT": lambda attrs, shapes, out: 5 * prod(out) * max(prod(out).bit_length(), 1),

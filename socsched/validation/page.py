@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from socsched.cost.measurements import Row
-from socsched.errors import unwritable
+from socsched.errors import writing
 from socsched.files import write_file
 from socsched.reporting import markup as html
 from socsched.reporting.charts import Dot, draw_scatter
@@ -256,12 +256,10 @@ def save(found: Validation | PowerValidation, folder: Path) -> None:
     """Write the files of a validation into a folder, which is created; UsageError or MachineError if that fails."""
     summary = json.dumps(found.document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     whole = page(found) if isinstance(found, Validation) else power_page(found)
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in ((ROWS, rows_csv(found)), (SUMMARY, summary), (PAGE, whole)):
             write_file(folder / name, content)
-    except OSError as error:
-        raise unwritable(folder, error) from None
 
 
 def rows_csv(found: Validation | PowerValidation) -> str:

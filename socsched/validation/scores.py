@@ -194,17 +194,13 @@ def failures(bar: BarFile, overall: ScoresDocument, groups: Sequence[Mapping[str
     """
     sentences = list(_broken("overall", bar.overall, overall)) if bar.overall else []
     for number, limits in enumerate(bar.groups, 1):
-        matching = [group for group in groups if _matches(limits, group)]
+        matching = [one for one in groups if all(getattr(limits, key) in (None, one.get(key)) for key in _KEYS)]
         if not matching:
             sentences.append(f"groups[{number - 1}]: no cell of {_name(limits)} is measured")
         for group in matching:
             name = " ".join(str(group[key]) for key in _KEYS if key in group)
             sentences += _broken(name, limits, group)
     return sentences
-
-
-def _matches(limits: GroupLimitsFile, group: Mapping[str, Any]) -> bool:
-    return all(getattr(limits, key) in (None, group.get(key)) for key in _KEYS)
 
 
 def _name(limits: GroupLimitsFile) -> str:

@@ -50,10 +50,6 @@ def _ref(name: str, kind: str) -> str:
     return f"{quote_plus(name)}?type={kind}"
 
 
-def _followers(plan: Plan, name: str) -> list[Task]:
-    return [task for task in plan.tasks if not task.timer and name in task.after]
-
-
 def _triggered(plan: Plan, task: Task) -> bool:
     """Return whether a task is started by other tasks; one after a sensor alone has the sensor's period."""
     return not task.timer and any(other.name in task.after for other in plan.tasks)
@@ -68,7 +64,7 @@ def _software(root: ET.Element, plan: Plan) -> None:
         graph = _add(element, "activityGraph")
         calls = _add(graph, "items", "Group", name="CallSequence", ordered="true")
         _add(calls, "items", "RunnableCall", runnable=_ref(f"{task.name}_run", "Runnable"))
-        for later in _followers(plan, task.name):
+        for later in [one for one in plan.tasks if not one.timer and task.name in one.after]:
             _add(calls, "items", "InterProcessTrigger", stimulus=_ref(f"{later.name}_stim", "InterProcessStimulus"))
     shared = {name for task in plan.tasks for name in task.reads}
     for task in plan.tasks:

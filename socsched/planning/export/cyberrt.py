@@ -14,6 +14,7 @@ from pathlib import Path
 
 from socsched.bounded import read_text
 from socsched.errors import DescriptorError, Finding, UsageError
+from socsched.lexer import Lexer
 from socsched.planning.export.linux import TOP, ExportRequest, Thread, fixed_priorities, proof, remarks, spare
 
 
@@ -275,65 +276,36 @@ def quoted(text: str) -> str:
 def read_message(path: str | Path, what: str) -> Message:
     """Return a file as a message; DescriptorError with the position of the first fault."""
     text = read_text(path, what, "give a text-format protobuf file", MOST_BYTES, "replace")
-    reader = _Reader(text, str(path))
+    reader = _Reader(text, str(path), _TOKEN, "a field, a value or a bracket", 1)
     root = Message(str(path), 1, 1)
     reader.message(root, "", 0)
     return root
 
 
-class _Reader:
-    def __init__(self, text: str, file: str) -> None:
-        self.text, self.file, self.at, self.line, self.start = text, file, 0, 1, 0
-        self.kind = self.token = ""
-        self.place = (1, 1)
-        self.next()
-
+class _Reader(Lexer):
     def fail(self, expected: str) -> DescriptorError:
         got = repr(self.token[:40]) if self.token else "the end of the file"
-        return DescriptorError([Finding(self.file, *self.place, "file", f"expected {expected}, got {got}")])
-
-    def next(self) -> None:
-        while True:
-            self.place = (self.line, self.at - self.start + 1)
-            if self.at >= len(self.text):
-                self.kind = self.token = ""
-                return
-            match = _TOKEN.match(self.text, self.at)
-            if match is None:
-                self.token = self.text[self.at]
-                raise self.fail("a field, a value or a bracket")
-            self.kind, self.token, self.at = match.lastgroup or "", match[0], match.end()
-            breaks = self.token.count("\n")
-            if breaks:
-                self.line, self.start = self.line + breaks, match.start() + self.token.rindex("\n") + 1
-            if self.kind != "space":
-                return
-
-    def take(self, token: str) -> bool:
-        if self.kind == "mark" and self.token == token:
-            self.next()
-            return True
-        return False
+        return self.fault(self.place, f"expected {expected}, got {got}")
 
     def message(self, found: Message, end: str, depth: int) -> None:
         if depth > DEEPEST:
             raise self.fail("less nesting")
-        while not (self.take(end) if end else self.kind == ""):
+        while not (self.takes(end) if end else self.kind == ""):
             if self.kind != "name":
                 raise self.fail("the name of a field" + (f" or {end}" if end else ""))
             name, (line, column) = self.token, self.place
             self.next()
-            colon = self.take(":")
-            if self.take("["):
-                while not self.take("]"):
+            colon = self.takes(":")
+            if self.takes("["):
+                while not self.takes("]"):
                     found.fields.append((name, line, column, self.value(depth)))
-                    if not self.take(",") and self.token != "]":
+                    if not self.takes(",") and self.token != "]":
                         raise self.fail(", or ]")
             else:
                 if not colon and self.token not in ("{", "<"):
                     raise self.fail(": or {")
                 found.fields.append((name, line, column, self.value(depth)))
-            _ = self.take(",") or self.take(";")
+            _ = self.takes(",") or self.takes(";")
 
     def value(self, depth: int) -> object:
         if self.kind == "mark" and self.token in ("{", "<"):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from socsched.errors import UsageError
-from socsched.planning.plan import Plan, PlannedEngine, Task
+from socsched.planning.plan import Plan, Task
 from socsched.text import one_line
 
 LEAST_NS = 1024
@@ -177,12 +177,8 @@ def _variables(listed: Sequence[Entry]) -> dict[str, str]:
     return found
 
 
-def _engine(plan: Plan, task: Task) -> PlannedEngine:
-    return next(engine for engine in plan.engines if engine.id == task.engine)
-
-
 def _here(plan: Plan, task: Task) -> bool:
-    return _engine(plan, task).preemption == "full"
+    return next(engine for engine in plan.engines if engine.id == task.engine).preemption == "full"
 
 
 def _script_remarks(plan: Plan, listed: Sequence[Entry]) -> list[str]:

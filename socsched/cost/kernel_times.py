@@ -37,12 +37,12 @@ FAMILIES = {
     "depthwise": "depthwise", "conv2d_transpose": "transposed", "dense": "dense", "matmul": "matmul",
     "layer_norm": "norm", "group_norm": "norm", "softmax": "softmax", "max_pool": "pool", "avg_pool": "pool",
     "global_avg_pool": "pool", "concat": "move", "slice": "move", "gather": "move", "pad": "move",
-    "layout_transform": "move", "transpose": "transpose", "resize2d": "move", "scatter": "scatter", "erf": "costly",
+    "layout_transform": "move", "transpose": "transpose", "resize2d": "move", "scatter": "scatter", "erf": "erf",
     "sigmoid": "costly", "tanh": "costly", "exp": "costly", "log": "costly", "reduce_mean": "reduce",
     "reduce_sum": "reduce", "reduce_max": "reduce", "pillar_features": "pillars",
 }  # fmt: skip
 """Kind of an operator -> family of its kernels; any other is elementwise."""
-IMAGES = ("move", "costly", ELEMENTWISE)
+IMAGES = ("move", ELEMENTWISE)
 """Families whose kernels for images are others than those for any other tensors."""
 TILES = 32
 """Least number of tiles of 4 x 4 or 2 x 2 results with which a convolution multiplies less (Winograd)."""
@@ -55,8 +55,8 @@ CONFIDENCE = 1.64
 """Standard deviations of the interval that holds 90 % of the errors."""
 KEPT, OUTSIDE = 1 << 20, 0.5
 """Bytes of a tensor that caches keep while other stages run, and relative error of the time that larger ones cost."""
-MERGED = {"costly": 0.5}
-"""Share of a family's arithmetic that is left of an operator which another kernel computes along."""
+COSTLY = ("costly", "erf")
+"""Families whose arithmetic takes time where another kernel computes it along: what they take longer than a move."""
 CALL, OPS, MOVED, WEIGHTS = range(4)
 """Terms of a kernel's time."""
 ARITHMETIC = 2.0
@@ -205,8 +205,9 @@ def kernel_time(times: KernelTimes, op: Operator, threads: int) -> tuple[float, 
     if not (ops or moved or weights):  # a reshape is another name of its operand
         return 0.0, 0.0
     if op.attrs.get("merged"):
-        other = moved / len(op.inputs) / 2 if len(op.inputs) > 1 else 0.0
-        return MERGED.get(family(op), 0.0) * rates.op * ops + rates.moved * other, 1.0
+        if family(op) in COSTLY:
+            return max(rates.moved - rates_of(times, ELEMENTWISE, threads).moved, 0.0) * moved, rates.error
+        return rates.moved * (moved / len(op.inputs) / 2 if len(op.inputs) > 1 else 0.0), 1.0
     if op.attrs.get("turns"):
         return _in_turns(times, op, threads, rates)
     time = rates.time(ops, moved, weights)
@@ -251,16 +252,27 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
         kernels += own
     borders = list(_borders(times, work, units))
     kernels += borders
-    durations[0] += sum(one.time for one in borders if one.family in (PACK, QUANTISE))
-    durations[-1] += sum(one.time for one in borders if one.family not in (PACK, QUANTISE))
+    durations[0] += sum(one.time for one in borders if one.family == PACK)
+    durations[-1] += sum(one.time for one in borders if one.family != PACK)
     made = [
         replace(one, bytes=min(one.bytes, int((one.time_ns - one.fixed_ns) * engine.bandwidth.value / 1e9)))
         for one in segments(computed, durations, engine, work.stage)  # what is faster came from caches
     ]
     error = _error(units, kernels)
+    if units > 1 and times.elsewhere:  # processors change places between a plan and its run, too
+        moved = replace(engine, kernel_times=tuple(_moved(one) for one in engine.kernel_times))
+        other = estimate(work, moved, units, runtime)
+        total = sum(durations)
+        error = max(error, max(total / other.time_ns, other.time_ns / total) * (1 + error / 2) - 1) if other else error
     return Estimate(
         tuple(made), "fitted", f"kernels of {times.runtime} {times.version} measured here {times.date}", error
     )
+
+
+def _moved(times: KernelTimes) -> KernelTimes:
+    """Return a table for processors that lie otherwise to each other."""
+    kept = (one for one in times.kernels if not (one.handover and times.elsewhere))
+    return replace(times, kernels=(*kept, *times.elsewhere), elsewhere=())
 
 
 class Kernel(NamedTuple):
@@ -281,13 +293,13 @@ def _moving(table: KernelTimes, name: str, moved: float, threads: int) -> Kernel
 
 def _converted(times: KernelTimes, whole: KernelTimes, op: Operator, threads: int) -> Iterator[Kernel]:
     """Yield what converts values for the sake of an operator in fp32 among others (`graph.integers.in_kernels`)."""
-    for table, name, share in (
-        (times, DEQUANTISE, 1.25),
-        (times, QUANTISE, 1.25),
-        (whole, PACK, 2.0),
-        (whole, UNPACK, 2.0),
+    for form, table, name, share in (
+        (DEQUANTISE, times, DEQUANTISE, 1.25),
+        (QUANTISE, whole, PACK, 1.25),  # from rows to blocks at once
+        (PACK, whole, PACK, 2.0),
+        (UNPACK, whole, UNPACK, 2.0),
     ):
-        if size := op.attrs.get(name, 0):
+        if size := op.attrs.get(form, 0):
             yield _moving(table, name, share * size, threads)
 
 
@@ -307,7 +319,7 @@ def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[Kern
             size = scale * tensor_bytes(tensor)
             if times.block > 1 and len(tensor.shape) == 4 and tensor.shape in images:
                 if scale > 1 and name == PACK:
-                    yield _moving(times, QUANTISE, 1.25 * size, threads)
+                    yield _moving(times, PACK, 1.25 * size, threads)
                 elif tensor.shape[1] % times.block:
                     yield _moving(times, name, 2.0 * size, threads)
             sizes, rates, _ = _memory(times, COPY, _known(times, threads)[-1])

@@ -14,7 +14,7 @@ from socsched.cache import keep, recall
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import Figure, FunctionCost
 
-FORMAT = 2
+FORMAT = 3
 KIND = "host-probe"
 
 
@@ -24,7 +24,8 @@ class Conditions:
 
     `versions`: of the kernels and of ONNX Runtime; `chain_ns`: time of a fixed chain of additions, which follows the
     clock; `load`: load average; `share`: of the time that the measuring threads had a processor; `taken_s`: when it was
-    done (Unix time); `seconds`: how long it took, compiled; `steady`: its turns agree.
+    done (Unix time); `seconds`: how long it took, compiled; `steady`: its turns agree; `handover_ns`: time of an empty
+    kernel on all processors, which tells how they lie to each other now, 0 for one.
     """
 
     model: str
@@ -37,6 +38,7 @@ class Conditions:
     taken_s: float
     seconds: float
     steady: bool = True
+    handover_ns: float = 0.0
 
     @property
     def date(self) -> str:
@@ -75,7 +77,7 @@ def kept(key: str, probe: HostProbe) -> None:
 
 def _probe(stored: dict[str, Any]) -> HostProbe:
     kernels = tuple(
-        KernelTimes(**{**times, "kernels": tuple(KernelTime(**kernel) for kernel in times["kernels"])})
+        KernelTimes(**{**times, "kernels": tuple(KernelTime(**one) for one in times["kernels"]), "elsewhere": ()})
         for times in stored.pop("kernels")
     )
     functions = {name: _function(cost) for name, cost in stored.pop("functions").items()}

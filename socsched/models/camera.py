@@ -225,7 +225,10 @@ def _work(
 ) -> Operator:
     """Return the work of making an image of `after` rows and columns from one of `before`."""
     (tall, wide), (height, width) = before, after
-    sizes = {"input_pixels": tall * wide, "output_pixels": height * width}
+    # of an odd ratio no row or column lies between two
+    odd = (size % made == 0 and size // made % 2 for size, made in zip(before, after, strict=True))
+    between = math.prod(1 if one else 2 for one in odd)
+    sizes = {"input_pixels": tall * wide, "output_pixels": height * width, "neighbours": between * height * width}
     return Operator(
         name,
         "function",

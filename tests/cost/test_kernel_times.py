@@ -244,3 +244,42 @@ def test_groups_are_priced_with_the_zeros_that_their_kernel_computes(
     attrs = {"in_channels": inputs, "groups": groups, "kernel_h": 3, "kernel_w": 3}
     grouped = replace(operator(**attrs), outputs=(image,))
     assert kernel_times.work_of(grouped, block)[0] == pytest.approx(grouped.flops * read[0] * groups / inputs)
+
+
+def test_kernels_of_processors_that_lie_otherwise_are_kept_apart_and_completed() -> None:
+    def kernel(threads: int, moved: float, time_ns: float, handover: float) -> KernelTime:
+        return KernelTime("conv", threads, 1e6, moved, 0.0, time_ns, handover=handover)
+
+    near = [kernel(2, 1e5, 500.0, 400.0), kernel(2, 2e5, 1000.0, 420.0)]
+    far = [kernel(2, 1e5, 1500.0, 1200.0)]  # the processors changed places before the second one was timed
+    table = KernelTimes("tvm", "a", "2026-01-02", "fp32", (kernel(1, 1e5, 900.0, 0.0), *near, *far))
+    here = table.lying(1150.0)
+    assert [one.time_ns for one in here.kernels] == [900.0, 1500.0, 3000.0]  # three times as long, as the first is
+    assert [one.time_ns for one in here.elsewhere] == [500.0, 1000.0]
+    assert table.lying(4000.0) == table  # never seen: whatever was measured
+
+
+def test_the_interval_of_several_threads_holds_the_time_on_processors_that_lie_otherwise() -> None:
+    table = kernels()
+    slow = [replace(one, time_ns=2 * one.time_ns, handover=1200.0) for one in table.kernels if one.threads > 1]
+    table = replace(
+        table, kernels=(*(replace(one, handover=400.0 * (one.threads > 1)) for one in table.kernels), *slow)
+    )
+    work = StageWork("s", "fp32", (operator(),), (), ())
+    near, far = (kernel_times.estimate(work, engine(table.lying(at)), 4) for at in (400.0, 1200.0))
+    assert near is not None
+    assert far is not None
+    assert far.time_ns > 1.5 * near.time_ns
+    assert min(near.error, far.error) > far.time_ns / near.time_ns - 1
+    alone = kernel_times.estimate(work, engine(table.lying(400.0)), 1)
+    assert alone is not None
+    assert alone.error < 0.5
+
+
+def test_the_arithmetic_of_a_costly_function_is_counted_in_the_kernel_that_computes_it_along() -> None:
+    rates = (("elementwise", 0.02), ("erf", 0.06))
+    rows = [KernelTime(name, 1, n / 8, n, 0.0, rate * n) for name, rate in rates for n in (1e5, 4e5, 1e6)]
+    table = KernelTimes(OWN, "1", "2026-01-02", "fp32", tuple(rows))
+    tensor = TensorType((1, 64, 28, 28), "fp32")
+    along = Operator("e", "erf", "fp32", (tensor,), (tensor,), 50_176, 200_704, 200_704, 0, {"merged": 1})
+    assert kernel_times.kernel_time(table, along, 1)[0] == pytest.approx(0.04 * 401_408, rel=0.05)

@@ -45,7 +45,7 @@ from socsched.descriptor.platform import Engine, Platform, contention_of
 from socsched.errors import SocschedError
 from socsched.executor.cpu_programs import cpu_program
 from socsched.executor.probe import calls
-from socsched.executor.probe.functions import Case, anchor_maps, centre_maps, median_ms, small, synthetic_scan
+from socsched.executor.probe.functions import Case, anchor_maps, centre_maps, median_ms, scans, shifted, small
 from socsched.files import write_file
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
@@ -149,8 +149,7 @@ def occupy() -> None:
 
 def rows(options: argparse.Namespace, known: set[tuple[str, str]]) -> Iterator[Row]:
     """Yield a row a network, precision and number of threads, then one a size of a host function."""
-    platform, cpus = load_platform("host", integers=True), sorted(os.sched_getaffinity(0))
-    engine = platform.engines[0]
+    cpus = sorted(os.sched_getaffinity(0))
     sets = [cpus[-count:] for count in dict.fromkeys((1, len(cpus)))]
     for file in sorted(options.work.glob("*.pickle")):
         name, precision, _ = file.name.rsplit(".", 2)
@@ -160,6 +159,8 @@ def rows(options: argparse.Namespace, known: set[tuple[str, str]]) -> Iterator[R
         work, content = pickle.loads(file.read_bytes())
         timed = calls.program(content)
         for some in left:
+            platform = load_platform("host", integers=True)
+            engine = platform.engines[0]
             low = timed.times(some, options.seconds).low
             of = estimate(work, platform, engine, platform.modes[0], len(some))
             kernels: dict[str, float] = {}
@@ -167,6 +168,7 @@ def rows(options: argparse.Namespace, known: set[tuple[str, str]]) -> Iterator[R
                 kernels[kernel] = kernels.get(kernel, 0.0) + one
             row = {"group": f"{precision} x{len(some)}", "name": name, "predicted": of.time_ns, "error": of.error}
             yield {**row, "measured": float(low.sum()), "kernels": kernels}
+    platform = load_platform("host", integers=True)
     if len(cpus) > 1:
         yield from beside(options, platform, cpus[-2:], known)
     native = compiled_stages()
@@ -175,9 +177,9 @@ def rows(options: argparse.Namespace, known: set[tuple[str, str]]) -> Iterator[R
             if ("host functions", label) in known:
                 continue
             model = get_model(name, params)
-            case = Case(model, frames or [anchor_maps(model, 400)], native)
+            case = Case(model, frames or shifted(anchor_maps(model, 400)), native)
             work = stage_work(Stage(name, name, name, params=params), "fp32")
-            of = estimate(work, platform, engine, platform.modes[0], 1)
+            of = estimate(work, platform, platform.engines[0], platform.modes[0], 1)
             row = {"group": "host functions", "name": label, "predicted": of.time_ns, "error": of.error}
             yield {**row, "measured": median_ms(case, 15) * 1e6}
 
@@ -230,11 +232,10 @@ def sizes() -> Iterator[tuple[str, str, dict[str, Any], list[list[Any]]]]:
     """Yield label, name, parameters and frames of host functions at sizes that the probe has not measured."""
     generator = np.random.default_rng(3)
     for points, pillars in ((15000, 4500), (18000, 7200)):
-        scan = [[synthetic_scan(points, pillars)]]
         size = {"points": points, "pillars": pillars}
-        yield f"voxelise {points}", "pointpillars.voxelise", size, scan
+        yield f"voxelise {points}", "pointpillars.voxelise", size, scans(points, pillars)
     yield "anchor-decode", "pointpillars.decode", {"candidates": 80}, []
-    yield "center-decode", "centerpoint.decode", {"candidates": 350}, [centre_maps(seed=3)]
+    yield "center-decode", "centerpoint.decode", {"candidates": 350}, shifted(centre_maps(seed=3))
     image = generator.integers(0, 256, (3, 1080, 1920, 3), np.uint8)
     for height, width in ((288, 512), (480, 800)):
         shape = {"input_height": height, "input_width": width}
@@ -243,7 +244,7 @@ def sizes() -> Iterator[tuple[str, str, dict[str, Any], list[list[Any]]]]:
             label = f"camera {steps.get('steps', 'preprocess')} {width}"
             yield label, "camera.preprocess", {**steps, **shape}, frames
     boxes = generator.normal(0, 1.5, (1, 40, 12, 20)).astype(np.float32)
-    yield "camera-decode", "camera.decode", {"candidates": 75}, [[boxes]]
+    yield "camera-decode", "camera.decode", {"candidates": 75}, shifted([boxes])
 
 
 def read(record: Path) -> list[Row]:

@@ -22,10 +22,10 @@ from typing import Any
 
 from socsched.cache import alone, unusable
 from socsched.compiler.store import digest
-from socsched.cost.kernel_times import COPY, READ
+from socsched.cost.kernel_times import COPY, PACK, READ, UNPACK
 from socsched.descriptor import host, host_probe
 from socsched.descriptor.host_probe import Conditions, HostProbe
-from socsched.descriptor.kernel_times import KernelTime, KernelTimes
+from socsched.descriptor.kernel_times import KernelTime, KernelTimes, alike
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import ONNXRUNTIME, OWN
 from socsched.errors import MachineError
@@ -45,7 +45,7 @@ CLOCK = 0.08
 """Relative difference of the chain's time with which clocks count as others."""
 DISTURBED = 0.9
 """Share of their time that the threads of an undisturbed probe had a processor."""
-SECONDS, MEMORY_S = 0.5, 0.025
+SECONDS, MEMORY_S = 0.5, 0.008
 """Time for a turn of the kernels of one runtime, and for copies of one size."""
 _CHAIN, _CHAIN_S = 200_000, 0.02
 _CACHED, _SIZES, _LARGEST = 1 << 18, (1 << 20, 1 << 22, 1 << 24), 1 << 26
@@ -63,16 +63,41 @@ def ensure(integers: bool = False) -> HostProbe | None:
     with alone(host_probe.KIND):  # two probes at once would measure each other, and each process plan with its own
         known = host_probe.recalled(key)
         valid = known is not None and holds(known)
-        if known is not None and valid and (not integers or len({one.precision for one in known.kernels}) > 1):
-            return known
         try:
             probe = known if known is not None and valid else measure()
-            probe = with_integers(probe) if integers else probe
+            probe = with_integers(probe) if integers and len(_precisions(probe)) == 1 else probe
+            probe = lying(probe)
         except (MachineError, OSError) as error:
             unusable(f"this machine is not measured: {error}")
             return None
-        host_probe.kept(key, probe)
+        if probe is not known:
+            host_probe.kept(key, probe)
     return probe
+
+
+def lying(probe: HostProbe) -> HostProbe:
+    """Return a probe for processors as they lie to each other now, measured if they never lay so."""
+    was, cpus = probe.conditions.handover_ns, sorted(os.sched_getaffinity(0))
+    try:
+        handover = calls.hand_over_ns(cpus) if was else was
+    except MachineError:  # too busy to tell
+        return probe
+    if alike(was, handover):
+        return probe
+    tables = []
+    for table in probe.kernels:
+        kernels = table.kernels
+        known = any(one.handover and alike(one.handover, handover) for one in kernels)
+        if table.runtime == OWN and not known:
+            turns = _Turns([cpus], table.precision)
+            turns.take()
+            kernels += tuple(one for one in turns.kernels if one.handover and alike(one.handover, handover))
+        tables.append(replace(table, kernels=kernels))
+    return replace(probe, kernels=tuple(tables), conditions=replace(probe.conditions, handover_ns=handover))
+
+
+def _precisions(probe: HostProbe) -> set[str]:
+    return {one.precision for one in probe.kernels if one.runtime == OWN}
 
 
 def prepare(stages: Sequence[Stage] = (), weights: Path | None = None) -> None:
@@ -111,7 +136,7 @@ def measure() -> HostProbe:
     turns = _Turns(sets, "fp32")
     turns.take()
     date = time.strftime("%Y-%m-%d")
-    foreign = onnx_runtime.time_networks(sets, SECONDS)
+    foreign = onnx_runtime.time_networks(sets, SECONDS / 2)
     _tell(2)
     known = functions.time_functions()
     turns.settle()
@@ -128,7 +153,8 @@ def measure() -> HostProbe:
         with suppress(MachineError):  # a machine too busy for this one keeps the other figures
             shared = pairs.contention(pairs.time_pairs(turns.programs[:2], cpus[-2:]), max(rates))
     took = time.monotonic() - start
-    conditions = Conditions(*_present(), _chain_ns(), load, turns.share, time.time(), took, turns.steady)
+    taken = time.time(), took, turns.steady, calls.hand_over_ns(cpus)
+    conditions = Conditions(*_present(), _chain_ns(), load, turns.share, *taken)
     return HostProbe(conditions, tuple(times), known, rates[0], max(rates), shared)
 
 
@@ -142,8 +168,8 @@ def with_integers(probe: HostProbe) -> HostProbe:
     turns.take()
     turns.settle()
     first = probe.kernels[0]
-    memory = [one for one in first.kernels if one.family in (COPY, READ)]
-    kernels = [one for one in turns.kernels if one.family not in (COPY, READ)]
+    memory = [one for one in first.kernels if one.family in (COPY, READ, PACK, UNPACK)]
+    kernels = [one for one in turns.kernels if one.family not in (COPY, READ, PACK, UNPACK)]
     table = replace(first, date=time.strftime("%Y-%m-%d"), precision="int8", kernels=(*kernels, *memory))
     return replace(probe, kernels=(*probe.kernels, table))
 
@@ -164,9 +190,9 @@ class _Turns:
 
     @property
     def kernels(self) -> list[KernelTime]:
-        """Return the time of every kernel."""
+        """Return the time of every kernel, for each way in which the processors lay."""
         found = []
-        for turns in self._turns.values():
+        for turns in (some for known in self._turns.values() for some in _alike(known)):
             fine = sorted([one for one in turns if one.calls] or turns, key=lambda one: one.time_ns)
             one = fine[0] if fine[0].threads == 1 else fine[(len(fine) - 1) // 2]
             shows = one.threads > 1 or not self.steady  # a machine that does not settle does so to plans' jobs too
@@ -183,8 +209,8 @@ class _Turns:
             work = astuple(one)[:5]  # of several equal kernels the first is compared with the first
             turns = self._turns.setdefault((work, count[work]), [])
             count[work] += 1
-            if turns:
-                off = abs(math.log(one.time_ns / min(turn.time_ns for turn in turns)))
+            if mine := [turn.time_ns for turn in turns if alike(turn.handover, one.handover)]:
+                off = abs(math.log(one.time_ns / min(mine)))
                 apart.setdefault(one.threads > 1, []).append(off)
             turns.append(one)
         limits = {shared: SHARED_STEADY if shared else STEADY for shared in apart}
@@ -198,6 +224,15 @@ class _Turns:
             self.take()
             if self.steady or time.monotonic() > end:
                 return
+
+
+def _alike(turns: Sequence[KernelTime]) -> Iterator[list[KernelTime]]:
+    """Yield the times of a kernel while the processors lay alike to each other."""
+    left = sorted(turns, key=lambda one: one.handover)
+    while left:
+        some = [one for one in left if alike(one.handover, left[0].handover)]
+        yield some
+        left = left[len(some) :]
 
 
 def _memory() -> Iterator[tuple[str, calls.Calls, float]]:

@@ -22,6 +22,7 @@ UNDISTURBED = 0.97
 """Least share of the threads' time that an undisturbed call had."""
 LONGEST, GRACE_S = 4.0, 0.1
 """Calls end, however few there are, after `LONGEST` times the time asked for and `GRACE_S`: on a busy machine."""
+HAND_OVER_S = 0.001
 FEW = 3
 """Undisturbed calls below which the fastest call stands in for them."""
 _ALIGNMENT = 64
@@ -120,8 +121,8 @@ def undisturbed(wall: Array, used: Array, threads: int) -> Times:
 def program(content: Mapping[str, Any], inputs: Mapping[int, Array] | None = None, renewed: bool = False) -> Calls:
     """Return the launches of a CPU program (`executor.cpu_programs.cpu_program`), with the content of some `inputs`.
 
-    `renewed`: a launch's operands are written anew before it, as the launches of a network find them: in the cache of
-    whichever core has written them.  MachineError without a compiler.
+    `renewed`: before a launch its operands are written and its result is read, as the launches of a network find them:
+    in the caches of whichever cores have done so.  MachineError without a compiler.
     """
     harness = _harness()
     library = ctypes.CDLL(content["code"])
@@ -143,14 +144,17 @@ def program(content: Mapping[str, Any], inputs: Mapping[int, Array] | None = Non
         kept.append(passed)
         if renewed:
             entries = content["tensors"]
-            operands = [number for number in numbers[:-1] if entries[number]["in"] != "constants"]
-            blocks = [(arrays[number].data, _size(entries[number], symbols)) for number in operands]
+            blocks = [
+                (arrays[number].data, number == numbers[-1], _size(entries[number], symbols))
+                for number in numbers
+                if entries[number]["in"] != "constants"
+            ]
             calls[step * at] = _renewal(blocks, kept)
     return Calls(names, calls, kept, step)
 
 
-def _renewal(blocks: Sequence[tuple[int, int]], kept: list[Any]) -> _Call:
-    contexts = [(ctypes.c_int64 * 3)(at, 0, size) for at, size in blocks]
+def _renewal(blocks: Sequence[tuple[int, int, int]], kept: list[Any]) -> _Call:
+    contexts = [(ctypes.c_int64 * 3)(*block) for block in blocks]
     passed = (_Any * max(len(contexts), 1))(*(_Any(_ARRAY, 0, ctypes.addressof(one)) for one in contexts))
     kept += [contexts, passed]
     kernel = ctypes.cast(_harness().socsched_renew, ctypes.c_void_p)
@@ -166,6 +170,13 @@ def _size(entry: Mapping[str, Any], symbols: Sequence[int]) -> int:
 def chain(additions: int) -> Calls:
     """Return a call that adds `additions` times, each time waiting for the sum before."""
     return _own("socsched_chain", (additions,), ())
+
+
+def hand_over_ns(cpus: Sequence[int]) -> float:
+    """Return the time of a call in which every thread computes nothing, 0 for one: how far processors are apart."""
+    if len(cpus) == 1:
+        return 0.0
+    return float(_own("socsched_hand_over", (0,), ()).times(cpus, HAND_OVER_S, most=100).low[0])
 
 
 def copy(size: int) -> Calls:

@@ -261,20 +261,39 @@ static int copy_chunk(int number, Group* group, void* context) {
   return 0;
 }
 
-/* Write what is there again, page by page in turns, so that a thread finds half of what it reads in another's cache: the
-   channels of an image and the rows of a matrix are not divided as the kernel before has divided them. */
+/* Touch a block page by page in turns: the channels of an image and the rows of a matrix are not divided as the kernel
+   before has divided them.  An operand is written anew, so that a thread finds half of what it reads in another's cache.
+   A result lies where another stage's operand lay: others have read a part of what a thread writes, and have to give it
+   up, which takes several times as long as to hand a line over.  Half of such operands have one reader only. */
 static int renew_chunk(int number, Group* group, void* context) {
-  const int64_t* const block = context;
+  const int64_t* const block = context; /* at, is a result, bytes */
   volatile char* const at = (volatile char*)block[0];
-  for (int64_t page = (int64_t)number * PAGE; page < block[2]; page += (int64_t)group->chunks * PAGE)
-    for (int64_t i = page; i < page + PAGE && i < block[2]; i += 64) at[i] = at[i];
+  const int64_t step = (int64_t)group->chunks * PAGE * (1 + block[1]);
+  for (int64_t page = (int64_t)number * PAGE; page < block[2]; page += step)
+    for (int64_t i = page; i < page + PAGE && i < block[2]; i += 64)
+      if (block[1])
+        (void)at[i];
+      else
+        at[i] = at[i];
   return 0;
 }
 
 int socsched_renew(void* self, const Any* arguments, int32_t count, Any* result) {
   (void)self, (void)result;
-  for (int i = 0; i < count; i++) launch(renew_chunk, arguments[i].pointer, 0);
+  for (int i = 0; i < count; i++)
+    if (threads > 1 || !((const int64_t*)arguments[i].pointer)[1]) launch(renew_chunk, arguments[i].pointer, 0);
   return 0;
+}
+
+static int no_chunk(int number, Group* group, void* context) {
+  (void)number, (void)group, (void)context;
+  return 0;
+}
+
+/* Have every thread compute nothing. */
+int socsched_hand_over(void* self, const Any* arguments, int32_t count, Any* result) {
+  (void)self, (void)arguments, (void)count, (void)result;
+  return launch(no_chunk, 0, threads);
 }
 
 static int read_chunk(int number, Group* group, void* context) {

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from socsched.compiler.targets.llvm.processor import vector_unit
 from socsched.compiler.versions import PINNED, rule_sources
 from socsched.cost.kernel_times import DEQUANTISE, PACK, QUANTISE, UNPACK, family, work_of
 from socsched.descriptor import host
-from socsched.descriptor.kernel_times import KernelTime
+from socsched.descriptor.kernel_times import KernelTime, alike
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError, MachineError, UsageError
 from socsched.executor.cpu_programs import cpu_program
@@ -134,12 +135,16 @@ def time_networks(
     for one in some:
         for processors in cpus:
             try:
+                before = calls.hand_over_ns(processors)
                 times = one.launches.times(processors, seconds / len(some) / len(cpus))
+                after = calls.hand_over_ns(processors)
             except MachineError:  # too busy for one call: what is known of the family comes from others
                 shares.append(0.0)
                 continue
-            kernels += kernels_of(one.probe, one.plan, times, len(processors), precision)
             shares.append(times.share)
+            if alike(before, after):  # otherwise the processors changed places meanwhile
+                timed = kernels_of(one.probe, one.plan, times, len(processors), precision)
+                kernels += [replace(kernel, handover=after) for kernel in timed]
     return kernels, min(sum(shares) / max(len(shares), 1), 1.0)
 
 

@@ -9,7 +9,7 @@ from socsched.cost.kernel_times import nonnegative
 from socsched.executor.probe.calls import Calls, copy
 from socsched.executor.probe.own import Program
 
-SLICE_S, TURNS = 0.06, 3
+SLICE_S, TURNS = 0.04, 2
 _STREAM = 1 << 26
 """Bytes of a copy that no cache holds."""
 

@@ -262,7 +262,7 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
     if units > 1 and times.elsewhere:  # processors change places between a plan and its run, too
         moved = replace(engine, kernel_times=tuple(_moved(one) for one in engine.kernel_times))
         other = estimate(work, moved, units, runtime)
-        total = sum(durations)
+        total = sum(one.time_ns for one in made)
         error = max(error, max(total / other.time_ns, other.time_ns / total) * (1 + error / 2) - 1) if other else error
     return Estimate(
         tuple(made), "fitted", f"kernels of {times.runtime} {times.version} measured here {times.date}", error

@@ -33,6 +33,7 @@ class Halves:
 
     def __init__(self, shape: Convolution) -> None:
         self.added = "float16" if shape.residual else ""
+        self.inner = shape.inner
         self.act = function(shape.final)  # after rounding: the same values under ReLU
 
     def table(self, outputs: int) -> tuple[int, ...]:
@@ -41,16 +42,21 @@ class Halves:
     def result(self, total: Any, B: Any, n: Any, other: Any, outputs: int) -> Any:
         """Return what is stored for the sum of column n, with another image's element added if there is one."""
         total = total + B[n % outputs]
-        return self.act(T.Cast("float16", total if other is None else total + T.Cast("float32", other)))
+        if other is not None and not self.inner:
+            total = total + T.Cast("float32", other)
+        return self.end(total, B, n, other, outputs)
 
     def start(self, B: Any, n: Any, v: Any, other: Any, outputs: int) -> Any:
         """Return the first term of a sum of parts, for column n + v."""
         bias = B[n % outputs + v]
-        return bias if other is None else bias + T.Cast("float32", other)
+        return bias if other is None or self.inner else bias + T.Cast("float32", other)
 
     def end(self, total: Any, B: Any, n: Any, other: Any, outputs: int) -> Any:
         """Return what is stored for a sum of parts."""
-        return self.act(T.Cast("float16", total))
+        value = T.Cast("float16", total)
+        if self.inner:
+            value = T.Cast("float16", T.Cast("float32", function(self.inner)(value)) + T.Cast("float32", other))
+        return self.act(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -494,8 +494,9 @@ def padded(channels: int, height: int, width: int, top: int, left: int, tall: in
 
 
 def picked(sizes: tuple[int, ...], regular: Any, count: int, width: int, factor: float) -> Any:
-    """Return picked(X0[sizes[0]], ..., T[count], O[count, width]): groups of elements of tensors, times a factor.
+    """Return picked(X0[sizes[0]], ..., T[count], O[count, 1, width]): groups of elements of tensors, times a factor.
 
+    With a factor O is [count, width, 1], elements one by one, which are fp32 in between.
     T is the place of each group among those of the tensors in a row, each starting at a multiple of 8 elements, or -1
     for zeros; without T the places of the one tensor are `regular` (`index_maps.strides`).
     """
@@ -503,7 +504,8 @@ def picked(sizes: tuple[int, ...], regular: Any, count: int, width: int, factor:
     table = [] if regular else [te.placeholder((count,), "int32", "T")]
     starts = [sum(-(-size // VECTOR) * VECTOR for size in sizes[:number]) // width for number in range(len(sizes))]
 
-    def value(i: Any, v: Any) -> Any:
+    def value(i: Any, u: Any, v: Any) -> Any:
+        v = u + v
         if regular:
             place = _digits(i, *regular)
             found = sources[0][place * width + v]
@@ -513,7 +515,34 @@ def picked(sizes: tuple[int, ...], regular: Any, count: int, width: int, factor:
                 found = tirx.if_then_else(place >= start, source[(place - start) * width + v], found)
         return found if factor == 1.0 else T.Cast("float16", T.Cast("float32", found) * T.float32(factor))
 
-    made = te.create_prim_func([*sources, *table, te.compute((count, width), value, "picked")])
+    shape = (count, 1, width) if factor == 1.0 else (count, width, 1)
+    made = te.create_prim_func([*sources, *table, te.compute(shape, value, "picked")])
+    return made.without_attr("global_symbol").with_attr("tirx.noalias", True)
+
+
+def grouped(parts: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
+    """Return the groups of channels that `joined` moves at once, and the channels of each."""
+    lanes = next(n for n in (VECTOR, 4, 2, 1) if all(size % n == 0 for part in parts for size in part))
+    return sum(count for _, _, count in parts) // lanes, lanes
+
+
+def joined(pixels: int, parts: tuple[tuple[int, int, int], ...]) -> Any:
+    """Return joined(X0[pixels, lying], ..., O[pixels, groups, lanes]): channels of images one after the other.
+
+    parts: an image's channels in memory, the first of those taken, and their number.
+    """
+    groups, lanes = grouped(parts)
+    sources = [te.placeholder((pixels, lying), "float16", f"X{number}") for number, (lying, _, _) in enumerate(parts)]
+
+    def value(p: Any, g: Any, v: Any) -> Any:
+        found, first = None, 0
+        for source, (_, start, count) in zip(sources, parts, strict=True):
+            own = source[p, (g - first) * lanes + start + v]
+            found = own if found is None else tirx.if_then_else(g >= first, own, found)
+            first += count // lanes
+        return found
+
+    made = te.create_prim_func([*sources, te.compute((pixels, groups, lanes), value, "joined")])
     return made.without_attr("global_symbol").with_attr("tirx.noalias", True)
 
 

@@ -231,7 +231,8 @@ class Values(Emitter):
         args: tuple[Any, ...] = (sizes, regular, rows.size, width, factor)
         if regular is None:
             operands.append(relax.const(rows, "int32"))
-        return self.viewed(self.call(kernels.picked, args, operands, (rows.size, width)), found.shape)
+        shape = (rows.size, 1, width) if factor == 1.0 else (rows.size, width, 1)
+        return self.viewed(self.call(kernels.picked, args, operands, shape), found.shape)
 
     def placed(self, name: str) -> tuple[list[tuple[Any, int]], Array, float]:
         """Return the tensors that hold a value, and their sizes; each element's place in them in a row; a factor."""
@@ -382,6 +383,7 @@ class _Lowering(Values):
             stride_w=_other(int(group.attrs["stride_w"]), int(group.attrs["stride_h"])),
             dilation=int(group.attrs["dilation"]),
             activation=beyond_relu(activation(final)),
+            inner=activation(group) if final is not group else (),
             groups=groups,
         )
 
@@ -583,19 +585,25 @@ class _Lowering(Values):
 
     def concat(self, group: Group) -> None:
         name, (_, channels, height, width) = group.output, self.graph.values[group.output].shape
-        first = 0
-        for value in group.inputs if name not in self.partial else ():
-            source = self.image_of(value)
-            args = (source.pixels, source.lying, 0, source.channels, channels, first, False)
-            first += source.channels
-            if name not in self.partial:
-                self.partial[name] = self.call(kernels.copy, args, [source.var], (height * width, channels))
-                continue
-            kernel = self.kernel((kernels.copy, args), "copy", lambda args=args: self.spread(kernels.copy(*args)))  # type: ignore[misc]
-            result = relax.TensorType((height * width, channels), "float16")
-            call = relax.call_tir_inplace(kernel, [source.var, self.partial[name]], [1], result)
-            self.partial[name] = self.builder.emit(call)
+        if name not in self.partial:
+            parts, vars_ = zip(*map(self.channels, group.inputs), strict=True)
+            groups = height * width, *kernels.grouped(parts)
+            joined = self.call(kernels.joined, (height * width, parts), list(vars_), groups)
+            self.partial[name] = self.viewed(joined, (height * width, channels))
         self.images[name] = Image(self.partial[name], channels, height, width)
+
+    def channels(self, name: str) -> tuple[tuple[int, int, int], Any]:
+        """Return how many channels the image has in memory that a value is or is cut out of, the value's first and
+        their number; and that image.
+        """
+        shape, moved = self.graph.values[name].shape, self.moves.of(name)
+        image = self.images.get(moved.roots[0]) if len(moved.roots) == 1 and moved.factor == 1.0 else None
+        if name not in self.images and image is not None and image.pixels == prod(shape[2:]):
+            first = int(moved.index.flat[0])
+            if np.array_equal(moved.index.reshape(-1), np.arange(first, first + prod(shape))):
+                return (image.lying, first // image.pixels, shape[1]), image.var
+        image = self.image_of(name)
+        return (image.lying, 0, shape[1]), image.var
 
     def pool(self, group: Group) -> None:
         source, window = self.image_of(group.inputs[0]), self.window(group)

@@ -332,8 +332,7 @@ def sums(graph: Graph, taken: dict[str, tuple[Group, int]], gone: Collection[str
         if last not in order or not graph.used_once(last) or last in taken:
             continue
         producer = graph.groups[order[last]]
-        own = producer.kind == "conv2d" and producer.output not in gone and not is_depthwise(producer)
-        if own and not producer.relu and "activation" not in producer.options:
+        if producer.kind == "conv2d" and producer.output not in gone and not is_depthwise(producer):
             found[last] = group
     return found
 

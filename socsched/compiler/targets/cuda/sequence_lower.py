@@ -254,7 +254,7 @@ def _in_one(own: Any, names: Any, orders: Any, copied: bool = False) -> tuple[tu
         groups, width = index_maps.vectors(whole)
         flat = [own.viewed(part, (size,)) for part, size in zip(parts, sizes, strict=True)]
         table = relax.const(groups, "int32")
-        var = own.call(kernels.picked, (sizes, None, groups.size, width, 1.0), [*flat, table], (groups.size, width))
+        var = own.call(kernels.picked, (sizes, None, groups.size, width, 1.0), [*flat, table], (groups.size, 1, width))
         var = own.viewed(var, (starts[-1],))
     return (var, starts[-1] if len(parts) > 1 else sizes[0]), [
         place.reshape(order.shape) for place, order in zip(places, orders, strict=True)

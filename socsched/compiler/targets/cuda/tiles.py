@@ -136,10 +136,11 @@ class Convolution:
     With `scale` > 1 it is the transposed convolution with kernel = stride = scale: kernel_h and kernel_w are 1, and n
     counts (row, column, channel) inside a pixel's scale x scale square.  `channels` and `outputs` are physical:
     multiples of 8 and 16.  `first` and `total` give the first channel written and the number of channels of the result;
-    `residual`: an image like the result is added before the ReLU.  With `planes` (even numbers that add up to
-    `outputs`) the result's memory is a sequence of images with these numbers of channels.  `stride_w`: the stride by
-    column where it is another, 0 where not; `activation`: one other than ReLU (`cuda.activation`).  With `groups` > 1
-    each group of outputs reads the channels of its own group alone, and k counts those.
+    `residual`: an image like the result is added before the ReLU, and after `inner`, the product's own activation.
+    With `planes` (even numbers that add up to `outputs`) the result's memory is a sequence of images with these numbers
+    of channels.  `stride_w`: the stride by column where it is another, 0 where not; `activation`: one other than ReLU
+    (`cuda.activation`).  With `groups` > 1 each group of outputs reads the channels of its own group alone, and k
+    counts those.
     """
 
     height: int
@@ -159,6 +160,7 @@ class Convolution:
     stride_w: int = 0
     dilation: int = 1
     activation: tuple[Any, ...] = ()
+    inner: tuple[Any, ...] = ()
     groups: int = 1
 
     @property

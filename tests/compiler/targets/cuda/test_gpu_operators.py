@@ -269,7 +269,31 @@ def lifted() -> Network:
     )
 
 
-NETWORKS = {f.__name__: f for f in (windows, gates, sizes, attention, rows, windowed, shuffled, sampled, lifted)}
+def halves() -> Network:
+    """An image cut in halves, one of them through residual blocks whose last convolution has an activation of its own,
+    and all of them joined; groups of channels and sums of few pixels too.
+    """
+    b = Builder(16, 6, 10)
+
+    def gated(name: str, source: str, *shape: int, **attrs: Any) -> str:
+        y = b.layer(name, "conv2d", source, shape=shape, stride=1, padding=shape[2] // 2, **attrs)
+        return b.layer(f"{name}.silu", "multiply", y, b.layer(f"{name}.gate", "sigmoid", y))
+
+    y = gated("stem", "x", 32, 16, 1, 1)
+    parts = [
+        b.layer(f"part{n}", "slice", y, axes=(1,), begin=(n * 16,), end=(n * 16 + 16,), step=(1,)) for n in range(2)
+    ]
+    for n, groups in enumerate((1, 1, 2)):
+        y = b.layer(f"in{n}", "conv2d", parts[-1], relu=True, shape=(96, 16, 3, 3), stride=1, padding=1)
+        y = gated(f"out{n}", y, 16, 96 // groups, 3, 3, groups=groups)
+        parts.append(b.layer(f"sum{n}", "add", parts[-1], y, relu=n == 1))
+    y = b.layer("joined", "concat", *parts, axis=1)
+    return b.network(b.layer("head", "conv2d", y, shape=(32, 80, 1, 1), stride=1, padding=0))
+
+
+NETWORKS = {
+    f.__name__: f for f in (windows, gates, sizes, attention, rows, windowed, shuffled, sampled, lifted, halves)
+}
 
 
 def drawn(net: Network) -> dict[str, Any]:
@@ -323,6 +347,14 @@ def test_only_what_has_no_rule_is_left_out() -> None:
     net = replace(net, layers=(*net.layers, Layer("log", "log", ("end",))), outputs=("log",))
     graph = fuse(fuse_network(net))
     assert list(rules.unruled(graph)) == ["log"] and not rules.unsupported_reason(graph)
+
+
+def test_residual_blocks_of_halves_are_products_and_one_joint() -> None:
+    net = halves()
+    form = lower(fuse_network(net), drawn(net), "sm_87", bound=False)
+    names = [variable.name_hint.rstrip("0123456789") for variable, _ in form.module.functions_items()]
+    assert "joined" in names and not {"copy", "combined"} & set(names) and names.count("picked") == 1
+    assert any(tile.splits > 1 and shape.inner for shape, tile in form.products), "both ways to finish a product"
 
 
 def test_weighted_sums_are_one_kernel_each() -> None:

@@ -114,53 +114,60 @@ typedef struct {
 /* How others delay a task: `classic` by arrivals, `gang` by jobs that have not ended. */
 enum { CLASSIC, GANG, START };
 typedef struct { i64 value, bounded, way, frame, window; } Answer;
+typedef struct { i64 late, period, wcet; } Delay;
 typedef struct {
   const Tables *t;
   i64 task, *jitter;
   i64 *rivals, n_rivals; /* that keep it from running */
   i64 *events, n_events; /* whose arrivals and completions may preempt */
+  Delay *delays;         /* of the rivals, in one way */
 } Case;
 
-static i64 jobs_of(const Tables *t, i64 other, i64 window) {
-  return ceil_div(window + most_of(t->finish[other] - t->wcet[other], 0), t->period[other]);
+/* The rivals as they delay in one way: by jobs that arrive late, or that may end as late as is known. */
+static void look(Case *c, int way) {
+  const Tables *t = c->t;
+  for (i64 n = 0; n < c->n_rivals; n++) {
+    i64 o = c->rivals[n], late = way == CLASSIC ? c->jitter[o] : most_of(t->finish[o] - t->wcet[o], 0);
+    i64 more = way == CLASSIC ? t->change[o] : c->events == c->rivals ? 2 * t->width[c->task] * t->change[c->task] : 0;
+    c->delays[n] = (Delay){late, t->period[o], t->wcet[o] + more};
+  }
 }
 
 static i64 inside(const Case *c, int way, i64 window) {
   const Tables *t = c->t;
   i64 total = 0, events = 0;
-  if (way == CLASSIC) {
-    for (i64 n = 0; n < c->n_rivals; n++) {
-      i64 o = c->rivals[n];
-      total += ceil_div(window + c->jitter[o], t->period[o]) * (t->wcet[o] + t->change[o]);
-    }
-    return total;
+  for (i64 n = 0; n < c->n_rivals; n++) {
+    Delay d = c->delays[n];
+    total += ceil_div(window + d.late, d.period) * d.wcet;
   }
-  for (i64 n = 0; n < c->n_rivals; n++) total += jobs_of(t, c->rivals[n], window) * t->wcet[c->rivals[n]];
-  for (i64 n = 0; n < c->n_events; n++) events += jobs_of(t, c->events[n], window);
+  if (way == CLASSIC || c->events == c->rivals) return total;
+  for (i64 n = 0; n < c->n_events; n++) {
+    i64 o = c->events[n];
+    events += ceil_div(window + most_of(t->finish[o] - t->wcet[o], 0), t->period[o]);
+  }
   return total + 2 * events * t->width[c->task] * t->change[c->task];
 }
 
-/* A window that no fixed point for a job of the `frame` is below: interference by arrivals grows at least as their share
-   of the processor does.  0 where there is none within the horizon, which steps have to find. */
-static i64 at_least(const Case *c, int way, i64 own) {
+/* A window that no fixed point is below: rivals delay at least by their share of the processor.  0 where none may be
+   within the horizon, which steps have to find out. */
+static i64 at_least(const Case *c, i64 own) {
   double used = 0, begun = (double)own;
   for (i64 n = 0; n < c->n_rivals; n++) {
-    const Tables *t = c->t;
-    i64 o = c->rivals[n], late = way == CLASSIC ? c->jitter[o] : most_of(t->finish[o] - t->wcet[o], 0);
-    double share = (double)(t->wcet[o] + (way == CLASSIC ? t->change[o] : 0)) / (double)t->period[o];
-    used += share, begun += share * (double)late;
+    double share = (double)c->delays[n].wcet / (double)c->delays[n].period;
+    used += share, begun += share * (double)c->delays[n].late;
   }
   double window = used < 1 ? begun / (1 - used) * (1 - 1e-9) - 2 : 0;
   return window < (double)c->t->horizon ? (i64)window : 0;
 }
 
-static Answer preemptive(const Case *c, int way, i64 blocking) {
+static Answer preemptive(Case *c, int way, i64 blocking) {
   const Tables *t = c->t;
   i64 wcet = t->wcet[c->task], period = t->period[c->task], jitter = c->jitter[c->task], window = 0;
   Answer worst = {-1, 1, way, 0, 0};
+  look(c, way);
   for (i64 frame = 0;; frame++) {
     i64 own = blocking + (frame + 1) * wcet, begin = most_of(window, own), longer;
-    i64 at = most_of(begin, at_least(c, way, own));
+    i64 at = most_of(begin, at_least(c, own));
     for (;;) {
       longer = own + inside(c, way, at);
       if (longer > t->horizon && begin < at) at = begin, begin = t->horizon; /* what is no bound is where steps end */
@@ -224,8 +231,8 @@ static i64 longest_blocking(const Tables *t, i64 task, int without) {
   return found;
 }
 
-static Answer respond(const Tables *t, i64 task, i64 *jitter, i64 *rivals, i64 *events) {
-  Case c = {t, task, jitter, rivals, 0, events, 0};
+static Answer respond(const Tables *t, i64 task, i64 *jitter, i64 *rivals, i64 *events, Delay *delays) {
+  Case c = {t, task, jitter, rivals, 0, events, 0, delays};
   i64 group = t->group[task], begin = t->first_of_group[group], end = t->first_of_group[group + 1], near = 0;
   int whole = t->whole[task], single = t->single[group], full = t->full[task];
   for (i64 n = begin; n < end; n++) {
@@ -256,49 +263,45 @@ static Answer respond(const Tables *t, i64 task, i64 *jitter, i64 *rivals, i64 *
   return found;
 }
 
+static i64 latest(const Tables *t, i64 task) {
+  i64 found = t->release_jitter[task];
+  for (i64 n = t->first_after[task]; n < t->first_after[task + 1]; n++)
+    found = most_of(found, t->finish[t->after[n]] + t->offset[t->after[n]] - t->offset[task]);
+  return found;
+}
+
 /* Notes that a task's activation or end has changed: on one processor, what has a higher priority does not rest on it. */
 static void change(const Tables *t, i64 *dirty, i64 task) {
   i64 group = t->group[task];
   dirty[group] = t->single[group] ? least_of(dirty[group], t->priority[task]) : NONE;
 }
 
-/* The rounds of `_iterate` until no finish time grows; a task's answer is computed anew where it may have changed.
-   `dirty`: by group, the highest priority from which on answers may. */
+/* The finish times at which those of `_iterate` no longer grow.  A round goes through the tasks and lets each meet what
+   those before it have grown to; it computes answers that may have changed: of priorities from `dirty` on, by group,
+   since the last round or in this one. */
 int socsched_holistic(const Tables *t) {
-  i64 count = t->tasks, *jitter = malloc(sizeof(i64) * (count + 1)), *room = malloc(sizeof(i64) * 2 * (count + 1));
-  i64 groups = 0;
+  i64 count = t->tasks, groups = 1;
   for (i64 task = 0; task < count; task++) groups = most_of(groups, t->group[task] + 1);
-  i64 *dirty = malloc(sizeof(i64) * (groups + 1)), *more = malloc(sizeof(i64) * (count + 1));
-  int failed = !jitter || !room || !dirty || !more;
-  for (i64 group = 0; !failed && group < groups; group++) dirty[group] = NONE;
-  for (i64 round = 0, grown = 1; !failed && grown; round++) {
+  i64 *room = malloc(sizeof(i64) * (6 * (count + 1) + 2 * groups));
+  if (!room) return -1;
+  i64 *jitter = room + 2 * (count + 1), *dirty = jitter + count + 1, *next = dirty + groups;
+  Delay *delays = (Delay *)(next + groups);
+  for (i64 group = 0; group < groups; group++) next[group] = NONE;
+  for (i64 task = 0; task < count; task++) jitter[task] = latest(t, task);
+  for (i64 grown = 1; grown && !socsched_late();) {
     grown = 0;
-    for (i64 task = 0; task < count; task++) {
-      i64 latest = t->release_jitter[task];
-      for (i64 n = t->first_after[task]; n < t->first_after[task + 1]; n++)
-        latest = most_of(latest, t->finish[t->after[n]] + t->offset[t->after[n]] - t->offset[task]);
-      if (round && latest != jitter[task]) change(t, dirty, task);
-      jitter[task] = latest;
-    }
-    for (i64 task = 0; task < count; task++) {
-      if (t->endless[task] || t->priority[task] < dirty[t->group[task]]) continue;
-      if (socsched_late()) { failed = 1; break; }
-      Answer found = respond(t, task, jitter, room, room + count + 1);
+    for (i64 group = 0; group < groups; group++) dirty[group] = next[group], next[group] = INT64_MAX;
+    for (i64 task = 0; task < count && !socsched_late(); task++) {
+      i64 group = t->group[task], at = latest(t, task);
+      if (at != jitter[task]) jitter[task] = at, grown = 1, change(t, next, task);
+      if (t->endless[task] || t->priority[task] < least_of(dirty[group], next[group])) continue;
+      Answer found = respond(t, task, jitter, room, room + count + 1, delays);
       t->value[task] = found.value, t->bounded[task] = found.bounded, t->way[task] = found.way;
       t->frame[task] = found.frame, t->window[task] = found.window;
+      i64 value = found.bounded ? least_of(found.value, t->horizon) : t->horizon;
+      if (value > t->finish[task]) t->finish[task] = value, grown = 1, change(t, next, task);
     }
-    for (i64 group = 0; group < groups; group++) dirty[group] = INT64_MAX;
-    for (i64 task = 0; task < count; task++) {
-      if (t->endless[task]) continue;
-      i64 value = t->bounded[task] ? least_of(t->value[task], t->horizon) : t->horizon;
-      more[task] = most_of(t->finish[task], value);
-    }
-    for (i64 task = 0; task < count; task++)
-      if (!t->endless[task] && more[task] != t->finish[task]) {
-        t->finish[task] = more[task], grown = 1;
-        change(t, dirty, task);
-      }
   }
-  free(jitter), free(room), free(dirty), free(more);
-  return failed ? -1 : 0;
+  free(room);
+  return socsched_late() ? -1 : 0;
 }

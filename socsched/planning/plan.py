@@ -72,6 +72,11 @@ class Necessity:
         """Return the place of the theorem in the documentation."""
         return f"{PAGE}#{anchor(self.theorem)}"
 
+    @property
+    def unmet(self) -> Violation:
+        """Return the condition as an unmet requirement, of the least demand that there is."""
+        return Violation(self.requirement, self.demand, self.bound, self.demand - self.bound, self.unit, self.terms, ())
+
 
 def anchor(theorem: Theorem) -> str:
     """Return the anchor of a theorem's heading in docs/proofs.md."""

@@ -55,9 +55,7 @@ def recheck(plan: Plan) -> Recheck:
         return Recheck(
             plan if plan.verdict == "infeasible" else replace(plan, verdict="undecided"), plan.verdict, gaps, ()
         )
-    violated = tuple(
-        Violation(n.requirement, n.demand, n.bound, n.demand - n.bound, n.unit, n.terms, ()) for n in needed
-    )
+    violated = tuple(one.unmet for one in needed)
     judged = replace(timed, verdict=verdict, violations=violated, solver=replace(timed.solver, proof=proof))
     if gaps:
         bare = tuple(replace(chain, bound_ns=None, terms=(), test="") for chain in timed.chains)

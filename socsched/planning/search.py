@@ -43,7 +43,7 @@ from socsched.planning.mapping import neighbourhoods
 from socsched.planning.mapping.exact import prove
 from socsched.planning.mapping.local_search import Solution, given, mend, restart, solve
 from socsched.planning.mapping.program import SOLVERS, available, require
-from socsched.planning.plan import BOUND, Conflict, Necessity, Plan, SearchReport, Violation, gap
+from socsched.planning.plan import BOUND, Conflict, Plan, SearchReport, Violation, gap
 from socsched.planning.plan_writer import SPENT, cut_off, write_plan
 from socsched.planning.uncertainty import uncertainty
 from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Results, Workload, loads_of, place_of
@@ -667,18 +667,13 @@ def _conflicts(best: Solution, goals: Sequence[str], clock: Clock) -> tuple[Solu
     if best.beyond:  # these conflict with the analysis, each alone
         return best, ()
     if best.proof is not None and best.proof.method == BOUND:
-        return best, tuple(Conflict((_unmet(one),), True, True, 0) for one in best.proof.necessities)
+        return best, tuple(Conflict((one.unmet,), True, True, 0) for one in best.proof.necessities)
     conflicts = ConflictSearch(_load(best), clock)
     found = conflict(_load(best), candidate.violations, search=conflicts)
     for violated, hit in conflicts.met:
         if not violated and best.proof is None:
             best = _moved(best, hit.deployment.mapping, goals)
     return best, () if best.candidate.verdict == "feasible" else found
-
-
-def _unmet(one: Necessity) -> Violation:
-    """Return a necessity as an unmet requirement, of the least demand that there is."""
-    return Violation(one.requirement, one.demand, one.bound, one.demand - one.bound, one.unit, one.terms, ())
 
 
 def _alternatives(request: SearchRequest, found: Found, clock: Clock) -> list[Solution]:
@@ -857,9 +852,11 @@ def refine(
     with more than `MOST` jobs to simulate, and a plan that is ready too late.
     """
     # one simulation even where the budget is spent: an estimate would win over what another budget found and simulated
-    if plan.verdict != "feasible" or clock.late() or _jobs(plan) > MOST:
+    length = steady_ns(plan)
+    jobs = sum(length // max(task.period_ns, 1) for task in plan.tasks)
+    if plan.verdict != "feasible" or clock.late() or jobs > MOST:
         return plan
-    best, means, rounds, fixed, evaluated = plan, simulate(plan, steady_ns(plan)), 1, True, 0
+    best, means, rounds, fixed, evaluated = plan, simulate(plan, length), 1, True, 0
     goal = next(iter(plan.solver.objective), None)
     value = max if goal == "longest" else sum
     if again is not None and goal in ("latency", "longest"):
@@ -894,12 +891,6 @@ def refine(
         reached = float(value(chain.expected_ns for chain in chains))
         report = replace(report, value=reached, gap=gap(reached, report.bound))
     return replace(best, chains=chains, solver=report)
-
-
-def _jobs(plan: Plan) -> int:
-    """Return the number of jobs that `steady_ns` spans."""
-    length = steady_ns(plan)
-    return sum(length // max(task.period_ns, 1) for task in plan.tasks)
 
 
 def steady_ns(plan: Plan) -> int:

@@ -10,7 +10,7 @@ Rejected: parts as engines of their own, a share per candidate inside the search
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from socsched.cost.conversion import conversion_pace
@@ -108,17 +108,14 @@ def _check(platform: Platform, plan: Plan, wanted: Mapping[str, int]) -> None:
 
 def _rank(plan: Plan) -> tuple[bool, float, float]:
     """Order plans: feasible ones, then the largest part of its deadline that a hard chain needs, then the objective."""
-    hard = {chain.name for chain in plan.chains if _criticality(plan, chain.path) == RANK[0]}
+    top = {task.name for task in plan.tasks if task.criticality == RANK[0]}
+    hard = {chain.name for chain in plan.chains if not top.isdisjoint(chain.path)}
     used = [
         (chain.bound_ns if chain.bound_ns is not None else 10 * chain.deadline_ns) / max(chain.deadline_ns, 1)
         for chain in plan.chains
         if chain.name in hard or not hard
     ]
     return plan.verdict != "feasible", max(used, default=0.0), float(plan.solver.value or 0)
-
-
-def _criticality(plan: Plan, path: Collection[str]) -> str:
-    return min((task.criticality for task in plan.tasks if task.name in path), key=RANK.index, default=RANK[-1])
 
 
 def vectors(request: SearchRequest, plan: Plan, wanted: Mapping[str, int]) -> Iterator[Vector]:

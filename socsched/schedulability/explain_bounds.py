@@ -59,11 +59,6 @@ class Bounds:
     chains: Mapping[str, tuple[tuple[str, int | None, str], ...]]
 
 
-def task_bounds(plan: Plan) -> list[TaskBound]:
-    """Return the bounds of every task of a plan."""
-    return list(bounds(plan).rows)
-
-
 def chain_bound(
     plan: Plan, chain: ChainResult, rows: Sequence[TaskBound], answers: Mapping[str, Response] | None = None
 ) -> tuple[int, tuple[str, ...]] | None:

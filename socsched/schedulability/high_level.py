@@ -123,7 +123,8 @@ def unmet(plan: Plan, level: HighLevel, hard_chains: Collection[str] = ()) -> tu
     sources = Sources.of(plan.tasks, plan.sensors)
     for chain in plan.chains:
         parts = sources.stretches(chain.path)
-        if not hard.issuperset({part.last for part in parts if part.last} | _stages(plan, chain.path)):
+        named = {task.name for task in plan.tasks if task.name in chain.path}
+        if not hard.issuperset({part.last for part in parts if part.last} | named):
             continue
         value, bounded, terms = reaction_time(parts, level.responses)
         if not bounded or value > chain.deadline_ns:
@@ -147,10 +148,6 @@ def _violation(text: str, value: int, bound: int, terms: Sequence[tuple[str, int
     known = sum(part for _, part in terms)
     rest = (("beyond what was analysed", demand - known),) if demand > known else ()
     return Violation(text, demand, bound, demand - bound, "ns", (*terms, *rest), ())
-
-
-def _stages(plan: Plan, path: Sequence[str]) -> set[str]:
-    return {task.name for task in plan.tasks} & set(path)
 
 
 def _not_covered(plan: Plan, tasks: Mapping[str, RtTask]) -> str:

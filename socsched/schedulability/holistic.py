@@ -91,7 +91,7 @@ def _endless(
     """Return the tasks starved in the long run by tasks that may run first, whatever the jitter."""
     found = set()
     every = {id(group): group for group in groups.values()}
-    light = {key for key, group in every.items() if single_resource(group) and _used(group) <= 1}
+    light = {key for key, group in every.items() if single_resource(group) and sum(t.utilisation for t in group) <= 1}
     for name, task in tasks.items():
         if id(groups[name]) in light:
             continue
@@ -106,10 +106,6 @@ def _endless(
         if task.utilisation + sum(rival.utilisation for rival in rivals) > 1 + 1e-9:
             found.add(name)
     return found
-
-
-def _used(group: Sequence[RtTask]) -> float:
-    return sum(task.utilisation for task in group)
 
 
 def _rough(

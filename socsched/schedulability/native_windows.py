@@ -252,67 +252,44 @@ def _fits(system: PathSystem, limits: Mapping[str, int]) -> bool:
 
 
 def _task_columns(system: PathSystem, number: Mapping[str, int]) -> dict[str, Any]:
-    tasks = list(system.tasks.values())
-    sets: dict[Any, int] = {}
-    groups: dict[int, int] = {}
-    members: list[Sequence[Any]] = []
-    keys: dict[tuple[str, int], int] = {}
-    for task in tasks:
-        group = system.groups[task.name]
-        if id(group) not in groups:
-            groups[id(group)] = len(members)
-            members.append(group)
-        sets.setdefault(task.lanes, len(sets))
+    tasks, due = list(system.tasks.values()), system.deadlines
+    members = list({id(group): group for group in (system.groups[name] for name in system.tasks)}.values())
     group_of = {task.name: n for n, group in enumerate(members) for task in group}
     source_of = {name: n for n, name in enumerate(dict.fromkeys(system.sources.values()))}
+    keys: dict[tuple[str, int], int] = {}
 
     def column(values: Iterable[int]) -> array[int]:
         return array("q", values)
 
-    words = max((len(tasks) + 63) // 64, 1)
     if "later" not in system.columns:
         system.columns["later"] = array("B", packed((system.later[task.name] for task in tasks), number))
+    shared, sets = system_columns(system.tasks, members)
     reached = _reached_groups(system, group_of)
     first_group, rests_on = [0], list[int]()
     for task in tasks:
         rests_on += reached[task.name]
         first_group.append(len(rests_on))
-    first_of_group = [0]
-    for group in members:
-        first_of_group.append(first_of_group[-1] + len(group))
-    due = system.deadlines
     return {
-        "wcet": column(task.wcet for task in tasks),
-        "period": column(task.period for task in tasks),
-        "offset": column(task.offset for task in tasks),
-        "release_jitter": column(task.release_jitter for task in tasks),
-        "segment": column(task.segment for task in tasks),
-        "change": column(task.switch for task in tasks),
+        **shared,
         "priority": column(task.priority for task in tasks),
         "deadline": column(due[task.name] if due is not None else 0 for task in tasks),
         "due_later": column(task.due_later for task in tasks),
         "sporadic": column(task.sporadic for task in tasks),
         "group": column(group_of[task.name] for task in tasks),
-        "lanes": column(sets[task.lanes] for task in tasks),
-        "width": column(len(task.lanes) for task in tasks),
         "source": column(source_of[system.sources[task.name]] for task in tasks),
         "key": column(keys.setdefault((system.sources[task.name], task.period), len(keys)) for task in tasks),
         "order": column(number[name] for name in system.order()),
-        "single": column(system.single[group[0].name] for group in members),
         "full": column(all(task.preemption == "full" for task in group) for group in members),
         "group_switch": column(max(task.switch for task in group) for group in members),
         "segments": column(any(task.segment for task in group) for group in members),
-        "first_of_group": column(first_of_group),
-        "tasks_of_group": column(number[task.name] for group in members for task in group),
         "first_group": column(first_group),
         "rests_on": column(rests_on),
         "later": system.columns["later"],
-        "overlap": array("B", [bool(one & other) for one in sets for other in sets]),
         "tasks": len(tasks),
         "groups": len(members),
         "keys": len(keys),
-        "sets": len(sets),
-        "words": words,
+        "sets": sets,
+        "words": max((len(tasks) + 63) // 64, 1),
         "edf": due is not None,
     }
 

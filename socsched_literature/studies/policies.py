@@ -193,7 +193,6 @@ FIGURES = {
     "preemptions": "preemptions a second",
 }
 """Contents of a cell, with their meanings."""
-SMALLER_IS_BETTER = ("misses", "p99_9", "antt", "energy", "preemptions")
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,8 +101,12 @@ def _advice(pipeline: Pipeline, board: Platform, mode: str | None) -> Advice:
             pipeline.name, board.name, plan.mode, "no", None, None, None, deadline, None, (), falls_back, "", "", why
         )
     low, high = _interval(plan, chain.path, chain.expected_ns)
-    measure = plan.uncertainty.measure
-    settle = f"{measure.stage} on {measure.engine} in {measure.precision}: {measure.why}" if measure else ""
+    shares = plan.provenance.critical_path or {}
+    # The measurement that would narrow the answer most: else that of the task with the largest uncertain time.
+    widest = max(plan.tasks, key=lambda one: one.cost_ns * one.error)
+    settle = f"{widest.name} on {widest.engine} in {widest.precision}"
+    if measure := plan.uncertainty.measure:
+        settle = f"{measure.stage} on {measure.engine} in {measure.precision}: {measure.why}"
     return Advice(
         pipeline.name,
         board.name,
@@ -115,8 +119,8 @@ def _advice(pipeline: Pipeline, board: Platform, mode: str | None) -> Advice:
         plan.power.expected_mw,
         places,
         falls_back,
-        _evidence(plan),
-        settle or _widest(plan),
+        max(shares, key=lambda kind: shares[kind], default=""),
+        settle,
         "" if plan.verdict == "feasible" else next((one.requirement for one in plan.violations), plan.verdict),
     )
 
@@ -132,17 +136,6 @@ def _interval(plan: Plan, path: Sequence[str], expected: float) -> tuple[int, in
     tasks = [task for task in plan.tasks if task.name in path]
     down = sum(task.cost_ns * task.error / (1 + task.error) for task in tasks)
     return max(round(expected - down), 0), round(expected + sum(task.cost_ns * task.error for task in tasks))
-
-
-def _evidence(plan: Plan) -> str:
-    shares = plan.provenance.critical_path or {}
-    return max(shares, key=lambda kind: shares[kind], default="")
-
-
-def _widest(plan: Plan) -> str:
-    """Return the measurement that would narrow the answer most: of the task with the largest uncertain time."""
-    task = max(plan.tasks, key=lambda one: one.cost_ns * one.error, default=None)
-    return f"{task.name} on {task.engine} in {task.precision}" if task else ""
 
 
 def _fallen_back(pipeline: Pipeline, board: Platform) -> list[tuple[str, str]]:

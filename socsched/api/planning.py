@@ -302,19 +302,14 @@ def set_deadlines(pipeline: Pipeline, texts: Sequence[str]) -> Pipeline:
         name, _, value = text.partition("=")
         chains = [chain.name for chain in pipeline.chains]
         if name not in chains:
-            near = nearest(name, chains)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(chains)}"
-            raise UsageError(
-                f"--deadline {text}: {pipeline.name} has no chain {name!r}", f"{hint} (expected CHAIN=TIME)"
-            )
+            hint = f"{_meant(name, chains)} (expected CHAIN=TIME)"
+            raise UsageError(f"--deadline {text}: {pipeline.name} has no chain {name!r}", hint)
         try:
             allowed = parse(value, "duration")
+            if allowed <= 0:
+                raise ValueError("a deadline is above zero")
         except ValueError as error:
             raise UsageError(f"--deadline {text}: {error}", "expected CHAIN=TIME, such as control=20ms") from None
-        if allowed <= 0:
-            raise UsageError(
-                f"--deadline {text}: a deadline is above zero", "expected CHAIN=TIME, such as control=20ms"
-            )
         changed = tuple(replace(c, deadline_ns=allowed) if c.name == name else c for c in pipeline.chains)
         pipeline = replace(pipeline, chains=changed)
     return pipeline
@@ -325,16 +320,15 @@ def stage_and_engines(option: str, text: str, pipeline: Pipeline, platform: Plat
     stage, _, names = text.partition("=")
     engines = tuple(names.split(","))
     stages = [s.name for s in pipeline.stages]
-    if stage not in stages:
-        raise UsageError(f"{option} {text}: {pipeline.name} has no stage {stage!r}", _meant(stage, stages))
     accepted = list(dict.fromkeys(name for e in platform.engines for name in (e.id, e.kind)))
-    for engine in engines:
-        if engine not in accepted:
-            raise UsageError(f"{option} {text}: {platform.name} has no engine {engine!r}", _meant(engine, accepted))
+    asked = [(pipeline.name, "stage", stage, stages), *((platform.name, "engine", e, accepted) for e in engines)]
+    for owner, what, name, known in asked:
+        if name not in known:
+            hint = f"{_meant(name, known)} (expected STAGE=ENGINE)"
+            raise UsageError(f"{option} {text}: {owner} has no {what} {name!r}", hint)
     return stage, engines
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
     near = nearest(name, known)
-    listed = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}"
-    return f"{listed} (expected STAGE=ENGINE)"
+    return f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}"

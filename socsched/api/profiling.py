@@ -33,18 +33,20 @@ def expected_costs(
 ) -> Profile:
     """Return the expected time of every network on every engine whose compiler states cycles, in each precision.
 
-    Engines alike are asked once.  Raises UsageError where no engine has such a compiler, MachineError where it is not
+    The costs are of kind "vendor model": the sum of the cycles in the compiler's table of layers over the engine's
+    clock in the first mode.  Raises UsageError where no engine has such a compiler, MachineError where it is not
     installed.
     """
     mode, costs, tools = platform.modes[0], [], set()
-    engines = [engine for engine in platform.engines if _states_cycles(engine)]
-    if not engines:
+    compilers = [(engine, compiler) for engine in platform.engines if (compiler := vendor_compiler(engine))]
+    stating = [(engine, compiler) for engine, compiler in compilers if compiler.cycles]
+    if not stating:
         raise UsageError(
             f"no engine of {platform.name} has a compiler that states cycles",
             "RKNN states them (rk3588); QNN's emulation does not count a device's cycles",
         )
-    for engine in engines:
-        environment(vendor_compiler(engine).environment).require()  # type: ignore[union-attr]
+    for engine, compiler in stating:
+        environment(compiler.environment).require()
         for stage in filter(_is_network, pipeline.stages):
             for precision in (p for p in ("fp16", "int8") if p in stage.precisions and p in engine.precisions):
                 found = _cycles(stage, engine, precision, weights, note)
@@ -57,11 +59,6 @@ def expected_costs(
                     MeasuredCost(stage.name, engine.id, mode.name, precision, 0, time, ERROR, kind="vendor model")
                 )
     return Profile(platform.name, tuple(costs), ", ".join(sorted(tools)))
-
-
-def _states_cycles(engine: Engine) -> bool:
-    compiler = vendor_compiler(engine)
-    return compiler is not None and compiler.cycles
 
 
 def _is_network(stage: Stage) -> bool:
@@ -105,7 +102,7 @@ def profile(
 
     `options`, or their fields by name: `repeat`, `until`, `inputs` (scans, images and arrays), `weights`, `seed`;
     `contention` adds the pairwise slowdowns of stages, `conversions` the costs of changing formats.  With
-    `vendor_model` nothing is measured: see `expect`.
+    `vendor_model` nothing is measured: see `expected_costs`.
     """
     from socsched.api.execution import list_inputs
     from socsched.api.loading import load_pipeline, load_platform
@@ -113,37 +110,19 @@ def profile(
     from socsched.api.planning import plan_with
     from socsched.executor.run_native import Inputs, alone
     from socsched.models.sizes import sized
+    from socsched.models.weights import load_weights
     from socsched.runtime.profile import measure
 
     how = ProfileOptions(**fields) if options is None else options
     chosen = sized(load_pipeline(pipeline), how.shapes, how.dims)
-    if how.vendor_model:
-        return expect(chosen, platform, weights=how.weights, note=note)
-    scans = list_inputs(how.inputs)
     board = load_platform(platform)
+    if how.vendor_model:
+        return expected_costs(chosen, board, load_weights(how.weights) if how.weights else None, note)
+    scans = list_inputs(how.inputs)
     plan = _spread(plan_with(chosen, board, options=PlanOptions(refine=False, explain=False)), chosen)
     run = alone(chosen, Inputs(scans, how.weights, seed=how.seed))
     times = measure(plan, chosen, run, repeat=how.repeat, interval=how.until, note=note)
     return _together(times, chosen, scans, how, note) if how.contention or how.conversions else times
-
-
-def expect(
-    pipeline: str | Path | Pipeline,
-    platform: str | Path | Platform,
-    *,
-    weights: Path | None = None,
-    note: Note = lambda _: None,
-) -> Profile:
-    """Return the times that vendors' compilers expect of a pipeline's networks, as costs of kind "vendor model".
-
-    A time is the sum of the cycles in the compiler's table of layers over the engine's clock in the first mode.  Raises
-    UsageError where no engine has such a compiler, MachineError where it is not installed.
-    """
-    from socsched.api.loading import load_pipeline, load_platform
-    from socsched.models.weights import load_weights
-
-    arrays = load_weights(weights) if weights else None
-    return expected_costs(load_pipeline(pipeline), load_platform(platform), arrays, note)
 
 
 def _together(
@@ -172,13 +151,7 @@ def _together(
 
 def _spread(plan: Plan, pipeline: Pipeline) -> Plan:
     """Return the plan with every divisible stage on all lanes, so that both extremes are measured."""
-    from socsched.models.registry import get_model
-
     lanes = {engine.id: engine.lanes for engine in plan.engines}
-    networks = {
-        stage.name
-        for stage in pipeline.stages
-        if stage.model and stage.share == 0 and get_model(stage.model, stage.params).network is not None
-    }
+    networks = {stage.name for stage in pipeline.stages if stage.share == 0 and _is_network(stage)}
     tasks = (replace(t, lanes=tuple(range(lanes[t.engine]))) if t.name in networks else t for t in plan.tasks)
     return replace(plan, tasks=tuple(tasks))

@@ -7,10 +7,10 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from socsched.bounded import gunzip, read_bytes
 from socsched.errors import InputError
@@ -42,14 +42,25 @@ def _hint(columns: Sequence[str]) -> str:
     return f"expected a header with {', '.join(columns)}, and one row per measurement"
 
 
+class Identified(Protocol):
+    """A row of measurements, with an id by which others know it."""
+
+    @property
+    def id(self) -> str:
+        """Return the id, "" if it has none."""
+
+
+R = TypeVar("R", bound=Identified)
+
+
 @dataclass(frozen=True, slots=True)
-class Table:
-    """The rows of a CSV file: line, all cells, and the cells read, by column."""
+class Table(Generic[R]):
+    """The rows of a file under its column names, and the SHA-256 of the file."""
 
     file: str
     sha256: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[int, tuple[str, ...], dict[str, str]], ...]
+    rows: tuple[R, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,32 +98,15 @@ class Row:
         return self.measured_ms * 1e3
 
 
-@dataclass(frozen=True, slots=True)
-class Measurements:
-    """The rows of a file under its column names, and the SHA-256 of the file."""
-
-    file: str
-    sha256: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-
-def read_measurements(path: Path, needed: Sequence[str] = COLUMNS, reserved: Sequence[str] = ()) -> Measurements:
+def read_measurements(path: Path, needed: Sequence[str] = COLUMNS, reserved: Sequence[str] = ()) -> Table[Row]:
     """Return the measurements of a .csv or .csv.gz file; InputError with file and line if it is no such table.
 
     `needed` columns must be there, `reserved` ones must not, the others of `COLUMNS` and `RUNTIME` may.  A row whose
     values cannot be used (a time that is no time, a network that is no file stem, an id given twice) is kept with its
     problem.
     """
-    table = read_table(path, needed, reserved, (*COLUMNS, RUNTIME, RATE_COLUMN, UNIT_COLUMN, *LAYER_COLUMNS))
-    rows: list[Row] = []
-    first: dict[str, int] = {}
-    for line, cells, named in table.rows:
-        row = _row(line, cells, named, first.get(named.get("id", ""), 0))
-        if row.id:
-            first.setdefault(row.id, line)
-        rows.append(row)
-    return Measurements(table.file, table.sha256, table.columns, tuple(rows))
+    optional = (*COLUMNS, RUNTIME, RATE_COLUMN, UNIT_COLUMN, *LAYER_COLUMNS)
+    return read_table(path, _row, needed, reserved, optional)
 
 
 def is_power_table(path: Path) -> bool:
@@ -121,20 +115,32 @@ def is_power_table(path: Path) -> bool:
     return POWER_COLUMN in header and TIME_COLUMN not in header
 
 
-def read_table(path: Path, needed: Sequence[str], added: Sequence[str], optional: Sequence[str] = ()) -> Table:
+def read_table(
+    path: Path,
+    row: Callable[[int, tuple[str, ...], dict[str, str], int], R],
+    needed: Sequence[str],
+    added: Sequence[str],
+    optional: Sequence[str] = (),
+) -> Table[R]:
     """Return the rows of a .csv or .csv.gz file; InputError with file and line if it is no table with these columns.
 
-    `needed` and `optional` columns are read by name, and `added` ones must not be there.
+    `needed` and `optional` columns are read by name, and `added` ones must not be there.  `row` makes a row from its
+    line, all cells, the cells read, by column, and the earlier line with its id (0: none).
     """
     digest, reader, header = _reader(path, needed)
     hint = _hint(needed)
+    rows: list[R] = []
+    first: dict[str, int] = {}
     try:
         columns = _columns(path, header, needed, added, hint)
         read = [name for name in dict.fromkeys((*needed, *optional)) if name in columns]
-        rows = _rows(path, reader, columns, read, hint)
+        for line, cells, named in _rows(path, reader, columns, read, hint):
+            rows.append(row(line, cells, named, first.get(named.get("id", ""), 0)))
+            if rows[-1].id:
+                first.setdefault(rows[-1].id, line)
     except csv.Error as error:
         raise InputError(f"{path}:{reader.line_num}: not a CSV table: {error}", hint) from None
-    return Table(path.name, digest, columns, rows)
+    return Table(path.name, digest, columns, tuple(rows))
 
 
 def _reader(path: Path, needed: Sequence[str]) -> tuple[str, Any, list[str]]:
@@ -175,22 +181,18 @@ def _columns(path: Path, header: list[str], needed: Sequence[str], added: Sequen
 
 def _rows(
     path: Path, reader: Any, columns: tuple[str, ...], read: Sequence[str], hint: str
-) -> tuple[tuple[int, tuple[str, ...], dict[str, str]], ...]:
+) -> Iterator[tuple[int, tuple[str, ...], dict[str, str]]]:
     index = {name: columns.index(name) for name in read}
-    rows: list[tuple[int, tuple[str, ...], dict[str, str]]] = []
-    for cells in reader:
+    for number, cells in enumerate(filter(None, reader)):
         line = reader.line_num
-        if not cells:
-            continue
         if len(cells) != len(columns):
             raise InputError(f"{path}:{line}: {len(cells)} cells, the header has {len(columns)} columns", hint)
-        if len(rows) == MOST_ROWS:
+        if number == MOST_ROWS:
             raise InputError(f"{path}:{line}: more than {MOST_ROWS} rows", "divide the file")
-        rows.append((line, tuple(cells), {name: cells[place].strip() for name, place in index.items()}))
-    return tuple(rows)
+        yield line, tuple(cells), {name: cells[place].strip() for name, place in index.items()}
 
 
-def _row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int = 0) -> Row:
+def _row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int) -> Row:
     problem = f"the id is that of line {earlier}" if earlier else ""
     if named.get("id") == "":
         problem = "it has no id"

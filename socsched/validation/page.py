@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from socsched.cost.measurements import Row
 from socsched.errors import writing
 from socsched.files import write_file
 from socsched.reporting import markup as html
@@ -19,10 +18,9 @@ from socsched.reporting.markup import Markup, element, facts, listed, section, t
 from socsched.text import one_line
 from socsched.validation.document import ADDED, LeftOutDocument, PowerDocument, ScoresDocument, ValidationDocument
 from socsched.validation.power import ADDED as POWER_ADDED
-from socsched.validation.power import PowerCell, PowerPrediction, PowerRow, PowerValidation
-from socsched.validation.power import is_inside as power_is_inside
-from socsched.validation.predict import Prediction
-from socsched.validation.scores import Cell, is_inside
+from socsched.validation.power import PowerCell, PowerValidation
+from socsched.validation.predict import Predicted
+from socsched.validation.scores import TimeCell
 from socsched.validation.validate import Validation
 
 MOST_WORST, MOST_REFUSALS, LONGEST = 40, 40, 200
@@ -32,7 +30,7 @@ SCORES = ("cells", "refused", "median ratio", "MAPE", "P90", "Spearman", "inside
 
 
 Document = ValidationDocument | PowerDocument
-C = TypeVar("C", Cell, PowerCell)
+C = TypeVar("C", TimeCell, PowerCell)
 
 
 def headline(document: ValidationDocument | PowerDocument) -> str:
@@ -102,7 +100,7 @@ def page(validation: Validation) -> str:
     worst = [
         [
             cell.row.id, *cell.group, cell.prediction.mode, cell.prediction.share, cell.row.network,
-            f"{cell.row.measured_ms:.4g}", f"{cell.prediction.predicted_ms:.4g}", f"{cell.ratio:.2f}",
+            f"{cell.measured:.4g}", f"{cell.predicted:.4g}", f"{cell.ratio:.2f}",
             "yes" if cell.inside else "no", cell.prediction.provenance, cell.row.source,
         ]
         for cell in _farthest(cells)
@@ -138,12 +136,11 @@ def power_page(validation: PowerValidation) -> str:
         "cells measured inside the predicted interval."
     )
     plots = [
-        (f"{name}, {meter}", own, _plot_power(own))
-        for (name, meter), own in _grouped(cells, lambda c: (c.row.platform, c.row.meter))
+        (f"{name}, {meter}", own, _plot_power(own)) for (name, meter), own in _grouped(cells, lambda c: c.group[:2])
     ]
     worst = [
         [
-            cell.row.id, cell.row.platform, cell.row.meter, cell.row.engine, cell.row.precision,
+            cell.row.id, *cell.group, cell.row.precision,
             f"{cell.row.mode} {cell.row.clocks}", cell.row.network, f"{cell.measured:.4g}", f"{cell.predicted:.4g}",
             "yes" if cell.inside else "no",
         ]
@@ -212,13 +209,13 @@ def _plots(plots: Sequence[tuple[str, Sequence[object], Markup]], note: str = ""
     return section(title, key, element("div", drawn, class_="pair"), note=note) if drawn else Markup()
 
 
-def _plot_times(cells: Sequence[Cell]) -> Markup:
+def _plot_times(cells: Sequence[TimeCell]) -> Markup:
     dots = []
     for cell in cells:
         row, prediction = cell.row, cell.prediction
         where = f"{row.network} {row.precision}, {prediction.mode}, {prediction.share} units"
-        label = f"{where}: measured {row.measured_ms:.4g} ms, predicted {prediction.predicted_ms:.4g} ms"
-        dots.append(Dot(row.measured_ms, prediction.predicted_ms, _COLOURS.get(row.precision, 0), label))
+        label = f"{where}: measured {cell.measured:.4g} ms, predicted {cell.predicted:.4g} ms"
+        dots.append(Dot(cell.measured, cell.predicted, _COLOURS.get(row.precision, 0), label))
     row = cells[0].row
     name = f"{row.platform} {row.engine}: predicted against measured times of {len(cells)} cells"
     return draw_scatter(dots, "measured [ms]", "predicted [ms]", name)
@@ -264,30 +261,25 @@ def save(found: Validation | PowerValidation, folder: Path) -> None:
 
 def rows_csv(found: Validation | PowerValidation) -> str:
     """Return the input's columns and rows, each with its prediction; cells of the input are passed on unchanged."""
-    if isinstance(found, Validation):
-        rows = zip(found.measurements.rows, found.predictions, strict=True)
-        return _csv((*found.measurements.columns, *ADDED), ((*row.cells, *_time(row, one)) for row, one in rows))
-    powers = zip(found.table.rows, found.predictions, strict=True)
-    return _csv((*found.table.columns, *POWER_ADDED), ((*row.cells, *_power(row, one)) for row, one in powers))
-
-
-def _csv(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
+    if isinstance(found, Validation):
+        writer.writerow((*found.measurements.columns, *ADDED))
+        for row, one in zip(found.measurements.rows, found.predictions, strict=True):
+            provenance = "" if one.refused else one.provenance
+            writer.writerow((*row.cells, *_figures(one, row.measured_ms, 6), provenance, one.refused))
+    else:
+        writer.writerow((*found.table.columns, *POWER_ADDED))
+        for power, watts in zip(found.table.rows, found.predictions, strict=True):
+            writer.writerow((*power.cells, *_figures(watts, power.measured_w, 4), watts.refused))
     return out.getvalue()
 
 
-def _time(row: Row, prediction: Prediction) -> list[str]:
-    if prediction.refused:
-        return ["", "", "", "", "", prediction.refused]
-    times = (f"{ms:.6f}" for ms in (prediction.predicted_ms, prediction.lo_ms, prediction.hi_ms))
-    return [*times, str(is_inside(row, prediction)).lower(), prediction.provenance, ""]
-
-
-def _power(row: PowerRow, prediction: PowerPrediction) -> list[str]:
-    if prediction.refused:
-        return ["", "", "", "", prediction.refused]
-    powers = (f"{watts:.4f}" for watts in (prediction.predicted_w, prediction.lo_w, prediction.hi_w))
-    return [*powers, str(power_is_inside(row, prediction)).lower(), ""]
+def _figures(found: Predicted, measured: float, digits: int) -> list[str]:
+    """Return a prediction, the ends of its interval, and whether that holds what was measured."""
+    if found.refused:
+        return ["", "", "", ""]
+    return [
+        *(f"{one:.{digits}f}" for one in (found.predicted, found.low, found.high)),
+        str(found.holds(measured)).lower(),
+    ]

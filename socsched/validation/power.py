@@ -10,19 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from socsched import __version__
-from socsched.cost.measurements import POWER_COLUMN, STEM, number, read_table, share_of, shown
+from socsched.cost.measurements import POWER_COLUMN, STEM, Table, number, read_table, share_of, shown
 from socsched.cost.model import CostModel
-from socsched.cost.power import PowerTerm, Watts, at_wall, dram_capacity, on_rail, parts, total
+from socsched.cost.power import PowerTerm, at_wall, dram_capacity, on_rail, parts, total
 from socsched.cost.sources import CostSource, cost_sources
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Platform, PowerMode
 from socsched.descriptor.small_files import load_bar
-from socsched.errors import SocschedError, of_machine
 from socsched.progress import tell
 from socsched.text import one_line
 from socsched.validation.document import PowerDocument, PowerGroupDocument
-from socsched.validation.predict import Platforms, Works, configuration, find_stage, with_clocks
-from socsched.validation.scores import failures, scores
+from socsched.validation.predict import Platforms, Predicted, Works, configuration, costed, find_stage, with_clocks
+from socsched.validation.scores import Cell, failures, parted, scores
 from socsched.validation.validate import KnownPlatforms
 
 COLUMNS = (
@@ -75,26 +74,9 @@ class PowerRow:
         return match[1] if match else ""
 
 
-@dataclass(frozen=True, slots=True)
-class PowerTable:
-    """The rows of a file under its column names, and the SHA-256 of the file."""
-
-    file: str
-    sha256: str
-    columns: tuple[str, ...]
-    rows: tuple[PowerRow, ...]
-
-
-def read_power(path: Path) -> PowerTable:
+def read_power(path: Path) -> Table[PowerRow]:
     """Return the measurements of a .csv or .csv.gz file; InputError with file and line if it is no such table."""
-    table = read_table(path, COLUMNS, ADDED, OPTIONAL)
-    rows: list[PowerRow] = []
-    first: dict[str, int] = {}
-    for line, cells, named in table.rows:
-        row = _read_row(line, cells, named, first.get(named["id"], 0))
-        first.setdefault(row.id, line)
-        rows.append(row)
-    return PowerTable(table.file, table.sha256, table.columns, tuple(rows))
+    return read_table(path, _read_row, COLUMNS, ADDED, OPTIONAL)
 
 
 def _read_row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int) -> PowerRow:
@@ -133,55 +115,23 @@ def _is_meter(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PowerPrediction:
-    """The predicted power of a row and the ends of its interval (W), or the reason why there is none.
+class PowerPrediction(Predicted):
+    """The predicted power of a row (W); `parts`: what the module's power consists of."""
 
-    `parts`: what the module's power consists of.
-    """
-
-    predicted_w: float = 0.0
-    lo_w: float = 0.0
-    hi_w: float = 0.0
-    refused: str = ""
     parts: tuple[PowerTerm, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PowerCell:
-    """One configuration of a network at one meter: the row that counts, and the prediction for it."""
-
-    row: PowerRow
-    prediction: PowerPrediction
-
-    @property
-    def predicted(self) -> float:
-        """Return the predicted power (W)."""
-        return self.prediction.predicted_w
-
-    @property
-    def measured(self) -> float:
-        """Return the measured power (W)."""
-        return self.row.measured_w
-
-    @property
-    def inside(self) -> bool:
-        """Return whether the measurement lies inside the predicted interval."""
-        return is_inside(self.row, self.prediction)
+PowerCell = Cell[PowerRow, PowerPrediction]
 
 
 @dataclass(frozen=True, slots=True)
 class PowerValidation:
     """Measured power with its predictions in the same order, the scored cells, and the summary."""
 
-    table: PowerTable
+    table: Table[PowerRow]
     predictions: tuple[PowerPrediction, ...]
     cells: tuple[PowerCell, ...]
     document: PowerDocument
-
-
-def is_inside(row: PowerRow, prediction: PowerPrediction) -> bool:
-    """Return whether a measured power lies inside the predicted interval, ends included."""
-    return prediction.lo_w <= row.measured_w <= prediction.hi_w
 
 
 def validate_power(
@@ -243,21 +193,9 @@ class _Loads:
         key = (platform.name, mode.name, engine, precision, share)
         if key not in self._known:
             model = self._models.setdefault(key[:2], CostModel(platform, mode, self._works, sources=self._sources))
-            self._known[key] = _traffic(model, replace(stage, share=share, engines=(engine,)), engine, precision, share)
+            cost = costed(model, replace(stage, share=share, engines=(engine,)), engine, precision)
+            self._known[key] = cost if isinstance(cost, str) else cost.bytes * 1e9 / cost.time_ns
         return self._known[key]
-
-
-def _traffic(model: CostModel, stage: Stage, engine: str, precision: str, share: int) -> float | str:
-    try:
-        cost = model.at(stage, engine, precision, share)
-    except SocschedError as error:
-        if of_machine(error):
-            raise
-        return one_line(str(error))
-    if cost is None:
-        reasons = (r.reason for r in model.refused(stage) if (r.engine, r.precision) == (engine, precision))
-        return one_line(next(reasons, "the engine cannot run it"))
-    return cost.bytes * 1e9 / cost.time_ns
 
 
 def _row(row: PowerRow, stage: Stage | str, platform: Platform | None, loads: _Loads) -> PowerPrediction:
@@ -295,22 +233,21 @@ def _reading(
 ) -> PowerPrediction:
     """Return the power that the row's meter shows."""
     shares = parts(platform, mode, used, traffic)
-    power: Watts | None = total(shares)
+    power = total(shares)
     if row.meter == "wall":
         if platform.supply is None:
             return PowerPrediction(refused=f"{platform.name} states no carrier board and adaptor")
-        assert power is not None
         power = at_wall(platform.supply, power)
     elif row.rail:
         rail = platform.rails.get(row.rail)
         if rail is None:
             return PowerPrediction(refused=f"{platform.name} has no rail {row.rail}")
-        power = on_rail(platform, rail, shares)
-        if power is None:
+        shown_there = on_rail(platform, rail, shares)
+        if shown_there is None:
             return PowerPrediction(refused=f"rail {row.rail} feeds more than engines and states no idle power")
-    assert power is not None
+        power = shown_there
     low, high = max(power.mw - power.error_mw, 0.0), power.mw + power.error_mw
-    return PowerPrediction(power.mw / 1e3, low / 1e3, high / 1e3, parts=shares)
+    return PowerPrediction(shares, predicted=power.mw / 1e3, low=low / 1e3, high=high / 1e3)
 
 
 def _cells(rows: Sequence[PowerRow], predictions: Sequence[PowerPrediction]) -> tuple[list[PowerCell], list[PowerCell]]:
@@ -319,30 +256,25 @@ def _cells(rows: Sequence[PowerRow], predictions: Sequence[PowerPrediction]) -> 
     for row, prediction in zip(rows, predictions, strict=True):
         if not row.flag and not row.problem:
             key = (row.platform, row.engines, row.precision, row.mode, row.clocks, row.share, row.network, row.meter)
-            runs.setdefault(key, []).append(PowerCell(row, prediction))
-    kept = [_counted(cells) for cells in runs.values()]
-    return [c for c in kept if not c.prediction.refused], [c for c in kept if c.prediction.refused]
+            group = (row.platform, row.meter, row.engine)
+            runs.setdefault(key, []).append(Cell(row, prediction, row.measured_w, group))
+    return parted([_counted(cells) for cells in runs.values()])
 
 
 def _counted(cells: list[PowerCell]) -> PowerCell:
     """Return the fastest run, or the one of median power where a time is missing."""
     if any(math.isnan(cell.row.time_ms) for cell in cells):
-        return sorted(cells, key=lambda cell: (cell.row.measured_w, cell.row.line))[(len(cells) - 1) // 2]
+        return sorted(cells, key=lambda cell: (cell.measured, cell.row.line))[(len(cells) - 1) // 2]
     return min(cells, key=lambda cell: (cell.row.time_ms, cell.row.line))
 
 
 def _groups(scored: Sequence[PowerCell], refused: Sequence[PowerCell]) -> list[PowerGroupDocument]:
-    names = sorted({(c.row.platform, c.row.meter, c.row.engine) for c in scored})
     return [
         {
             "platform": name[0],
             "meter": name[1],
             "engine": name[2],
-            **scores([c for c in scored if _name(c) == name], sum(_name(c) == name for c in refused)),
+            **scores([c for c in scored if c.group == name], sum(c.group == name for c in refused)),
         }
-        for name in names
+        for name in sorted({c.group for c in scored})
     ]
-
-
-def _name(cell: PowerCell) -> tuple[str, str, str]:
-    return cell.row.platform, cell.row.meter, cell.row.engine

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from socsched.cost.cost import Cost
 from socsched.cost.measurements import Row
 from socsched.cost.model import CostModel
 from socsched.cost.sources import CostSource, cost_sources
@@ -106,9 +107,23 @@ Platforms = Callable[[str], Platform | None]
 """Returns the platform of a name, None for an unknown one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """A predicted figure and the ends of its interval (ms or W), or the reason why there is none."""
+
+    predicted: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    refused: str = ""
+
+    def holds(self, measured: float) -> bool:
+        """Return whether a measured figure lies inside the predicted interval, ends included."""
+        return self.low <= measured <= self.high
+
+
 @dataclass(frozen=True, slots=True)
-class Prediction:
-    """The predicted time of a row and the ends of its interval (ms), or the reason why there is none.
+class Prediction(Predicted):
+    """The predicted time of a row (ms).
 
     `mode`, `share`: as the descriptor names the mode, and with all units of the engine for a row that states none.
     `apart`: why the row is predicted but not comparable, "" where it is.  `falls_back`: what other units get of a
@@ -117,11 +132,7 @@ class Prediction:
 
     mode: str
     share: int
-    predicted_ms: float = 0.0
-    lo_ms: float = 0.0
-    hi_ms: float = 0.0
     provenance: str = ""
-    refused: str = ""
     apart: str = ""
     falls_back: FallBack | None = None
 
@@ -234,19 +245,27 @@ def _predict(
     if model is None:
         model = models[name, mode, program] = CostModel(platform, state, work, sources=sources, runtime=program)
     alone = replace(stage, share=share, engines=(engine,))
+    cost = costed(model, alone, engine, precision)
+    if isinstance(cost, str):
+        return Prediction(mode, share, refused=cost)
+    if not apart and any(fit.varies(runtime) for fit in fits) and is_sequence(work(alone, precision)):
+        apart = one_line(f"sequences as long as each input, not as the network's: {shown(runtime)}")
+    low, high = (end / 1e6 for end in interval_ns(cost))
+    return Prediction(mode, share, cost.provenance, apart, predicted=cost.time_ns / 1e6, low=low, high=high)
+
+
+def costed(model: CostModel, stage: Stage, engine: str, precision: str) -> Cost | str:
+    """Return the cost of a stage with its share of an engine, or why it cannot run there."""
     try:
-        cost = model.at(alone, engine, precision, share)
-        if not apart and any(fit.varies(runtime) for fit in fits) and is_sequence(work(alone, precision)):
-            apart = one_line(f"sequences as long as each input, not as the network's: {shown(runtime)}")
-        if cost is None:
-            reasons = (r.reason for r in model.refused(alone) if (r.engine, r.precision) == (engine, precision))
-            return Prediction(mode, share, refused=one_line(next(reasons, "the engine cannot run it")))
+        cost = model.at(stage, engine, precision, stage.share)
+        if cost is not None:
+            return cost
+        reasons = (r.reason for r in model.refused(stage) if (r.engine, r.precision) == (engine, precision))
+        return one_line(next(reasons, "the engine cannot run it"))
     except SocschedError as error:
         if of_machine(error):
             raise
-        return Prediction(mode, share, refused=one_line(str(error)))
-    low, high = interval_ns(cost)
-    return Prediction(mode, share, cost.time_ns / 1e6, low / 1e6, high / 1e6, cost.provenance, apart=apart)
+        return one_line(str(error))
 
 
 def is_sequence(work: StageWork) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -12,90 +12,73 @@ from socsched.cost.measurements import Row
 from socsched.descriptor.fields import PRECISIONS
 from socsched.descriptor.small_files import LIMITS, BarFile, GroupLimitsFile, LimitsFile
 from socsched.validation.document import GroupDocument, ScoresDocument, UnitsDocument
-from socsched.validation.predict import Prediction
+from socsched.validation.predict import Predicted, Prediction
 
 FEWEST_RANKED = 3
 """Cells below which a rank correlation says nothing."""
 Group = tuple[str, str, str]
-"""Platform, engine and precision."""
+"""Platform, engine and precision, or platform, meter and engines."""
+R = TypeVar("R")
+P = TypeVar("P", bound=Predicted)
 
 
-class Scored(Protocol):
-    """What is scored: a predicted and a measured figure, and whether the interval holds the measured one."""
+@dataclass(frozen=True, slots=True)
+class Cell(Generic[R, P]):
+    """One configuration of a network: the row that counts, the prediction for it, what was measured, and its group."""
+
+    row: R
+    prediction: P
+    measured: float
+    group: Group
 
     @property
     def predicted(self) -> float:
         """Return the predicted figure."""
-
-    @property
-    def measured(self) -> float:
-        """Return the measured figure."""
-
-    @property
-    def inside(self) -> bool:
-        """Return whether the measurement lies inside the predicted interval."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One configuration of a network: the fastest unflagged measurement, and the prediction for it."""
-
-    row: Row
-    prediction: Prediction
-
-    @property
-    def group(self) -> Group:
-        """Return platform, engine and precision."""
-        return self.row.platform, self.row.engine, self.row.precision
-
-    @property
-    def predicted(self) -> float:
-        """Return the predicted time (ms)."""
-        return self.prediction.predicted_ms
-
-    @property
-    def measured(self) -> float:
-        """Return the measured time (ms)."""
-        return self.row.measured_ms
+        return self.prediction.predicted
 
     @property
     def ratio(self) -> float:
-        """Return predicted over measured time."""
+        """Return predicted over measured."""
         return self.predicted / self.measured
 
     @property
     def inside(self) -> bool:
         """Return whether the measurement lies inside the predicted interval."""
-        return is_inside(self.row, self.prediction)
+        return self.prediction.holds(self.measured)
 
 
-def is_inside(row: Row, prediction: Prediction) -> bool:
-    """Return whether a measured time lies inside the predicted interval, ends included."""
-    return prediction.lo_ms <= row.measured_ms <= prediction.hi_ms
+TimeCell = Cell[Row, Prediction]
 
 
-def comparable(cells: Sequence[Cell]) -> list[Cell]:
+def comparable(cells: Sequence[TimeCell]) -> list[TimeCell]:
     """Return the cells whose measurement the prediction stands for."""
     return [cell for cell in cells if not cell.prediction.apart]
 
 
-def cells_of(rows: Sequence[Row], predictions: Sequence[Prediction]) -> tuple[list[Cell], list[Cell]]:
+def cells_of(rows: Sequence[Row], predictions: Sequence[Prediction]) -> tuple[list[TimeCell], list[TimeCell]]:
     """Return the cells of the unflagged rows: those with a prediction, and those refused; unusable rows are neither.
 
     Rows that differ in the measurement only are one cell, of which the fastest counts.
     """
-    fastest: dict[tuple[object, ...], Cell] = {}
+    fastest: dict[tuple[object, ...], TimeCell] = {}
     for row, prediction in zip(rows, predictions, strict=True):
         if row.flag or row.problem:
             continue
-        key = (row.platform, row.engine, row.precision, prediction.mode, prediction.share, row.network)
-        if key not in fastest or row.measured_ms < fastest[key].row.measured_ms:
-            fastest[key] = Cell(row, prediction)
-    cells = list(fastest.values())
+        group = (row.platform, row.engine, row.precision)
+        key = (*group, prediction.mode, prediction.share, row.network)
+        if key not in fastest or row.measured_ms < fastest[key].measured:
+            fastest[key] = Cell(row, prediction, row.measured_ms, group)
+    return parted(fastest.values())
+
+
+def parted(cells: Collection[Cell[R, P]]) -> tuple[list[Cell[R, P]], list[Cell[R, P]]]:
+    """Return the cells with a prediction, and those refused."""
     return [c for c in cells if not c.prediction.refused], [c for c in cells if c.prediction.refused]
 
 
-def groups(scored: Sequence[Cell], refused: Sequence[Cell], engines: set[tuple[str, str]]) -> list[GroupDocument]:
+def groups(
+    scored: Sequence[TimeCell], refused: Sequence[TimeCell], engines: set[tuple[str, str]]
+) -> list[GroupDocument]:
     """Return the scores of every engine and precision; `engines` are those that exist, by platform.
 
     Cells apart (`comparable`) are counted, not scored.
@@ -115,7 +98,7 @@ def groups(scored: Sequence[Cell], refused: Sequence[Cell], engines: set[tuple[s
     ]
 
 
-def scores(cells: Sequence[Scored], refused: int) -> ScoresDocument:
+def scores(cells: Sequence[Cell[R, P]], refused: int) -> ScoresDocument:
     """Return the scores of cells with predictions; `refused`: number of those without."""
     ratios = [cell.predicted / cell.measured for cell in cells]
     errors = [abs(ratio - 1) for ratio in ratios]

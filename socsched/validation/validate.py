@@ -9,7 +9,7 @@ from pathlib import Path
 
 from socsched import __version__
 from socsched.cost.fitting.cells import Networks, Pattern, pattern
-from socsched.cost.measurements import Measurements, Row, read_measurements
+from socsched.cost.measurements import Row, Table, read_measurements
 from socsched.descriptor.catalog import find_platform, get_platform
 from socsched.descriptor.platform import Platform
 from socsched.descriptor.small_files import load_bar
@@ -17,16 +17,16 @@ from socsched.errors import UsageError
 from socsched.validation.document import ADDED, ValidationDocument
 from socsched.validation.left_out import left_out
 from socsched.validation.predict import Prediction, predict
-from socsched.validation.scores import Cell, cells_of, comparable, failures, groups, scores, unit_scores
+from socsched.validation.scores import TimeCell, cells_of, comparable, failures, groups, scores, unit_scores
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
     """Measurements with their predictions in the same order, the scored cells, and the summary."""
 
-    measurements: Measurements
+    measurements: Table[Row]
     predictions: tuple[Prediction, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[TimeCell, ...]
     document: ValidationDocument
 
 

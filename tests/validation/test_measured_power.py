@@ -49,13 +49,13 @@ def test_wall_is_module_through_the_supply(tmp_path: Path) -> None:
     module, wall, three = found.predictions
     platform = get_platform(BOARD)
     assert platform.supply
-    known = Watts(module.predicted_w * 1e3, (module.hi_w - module.predicted_w) * 1e3)
+    known = Watts(module.predicted * 1e3, (module.high - module.predicted) * 1e3)
     expected = at_wall(platform.supply, known)
-    assert wall.predicted_w * 1e3 == pytest.approx(expected.mw)
-    assert (wall.hi_w - wall.lo_w) * 1e3 == pytest.approx(2 * expected.error_mw)
+    assert wall.predicted * 1e3 == pytest.approx(expected.mw)
+    assert (wall.high - wall.low) * 1e3 == pytest.approx(2 * expected.error_mw)
     mode = platform.mode("MAXN")
     dla = 2 * mode.engines["dla0"].dynamic_mw.value / 1e3
-    assert three.predicted_w == pytest.approx(module.predicted_w + dla, rel=0.2) and three.predicted_w > dla
+    assert three.predicted == pytest.approx(module.predicted + dla, rel=0.2) and three.predicted > dla
 
 
 def test_a_share_of_an_engine_draws_its_share(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_share_of_an_engine_draws_its_share(tmp_path: Path) -> None:
     )
     cluster = get_platform(BOARD).mode("MAXN").engines["cpu0"].dynamic_mw.value / 1e3
     traffic = [sum(p.mw for p in one.parts if p.load == "dram") / 1e3 for one in (one, four)]
-    assert four.predicted_w - traffic[1] - one.predicted_w + traffic[0] == pytest.approx(cluster * 3 / 4)
+    assert four.predicted - traffic[1] - one.predicted + traffic[0] == pytest.approx(cluster * 3 / 4)
 
 
 def test_cells_take_the_fastest_run_or_the_median(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ def measured(ms: float, network: str = "a", flag: str = "", problem: str = "", m
 
 
 def predicted(ms: float, error: float = 0.5, refused: str = "") -> Prediction:
-    return Prediction("M", 8, ms, ms * (1 - error), ms * (1 + error), "derived", refused)
+    low, high = ms * (1 - error), ms * (1 + error)
+    return Prediction("M", 8, "derived", predicted=ms, low=low, high=high, refused=refused)
 
 
 def test_the_fastest_unflagged_row_is_the_measurement_of_a_cell() -> None:

@@ -52,10 +52,10 @@ def test_a_prediction_is_the_cost_of_the_planned_stage(root: Path) -> None:
         1, engine=task.engine, precision=task.precision, share=str(len(task.lanes)) if task.engine == "cpu0" else ""
     )
     (prediction,) = validated(root / "one", [cell]).predictions
-    assert round(prediction.predicted_ms * 1e6) == task.cost_ns
+    assert round(prediction.predicted * 1e6) == task.cost_ns
     assert prediction.provenance == task.provenance
     low, high = round(task.cost_ns / (1 + task.error)), round(task.cost_ns * (1 + task.error))
-    assert (round(prediction.lo_ms * 1e6), round(prediction.hi_ms * 1e6)) == (max(low, 1), high)
+    assert (round(prediction.low * 1e6), round(prediction.high * 1e6)) == (max(low, 1), high)
 
 
 def test_cells_take_the_fastest_unflagged_row(root: Path) -> None:
@@ -63,7 +63,7 @@ def test_cells_take_the_fastest_unflagged_row(root: Path) -> None:
     assert found.document["overall"]["cells"] == 5
     assert found.document["flagged"] == 1
     assert min(cell.row.measured_ms for cell in found.cells) == 0.04
-    assert found.predictions[2].predicted_ms == found.predictions[0].predicted_ms  # flagged, but predicted
+    assert found.predictions[2].predicted == found.predictions[0].predicted  # flagged, but predicted
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_an_own_descriptor_answers_for_its_platform(tmp_path: Path) -> None:
     place = folder(tmp_path, [row(1, platform="mine"), row(2)])
     found = validate(place / "pairs.csv", place / "networks", None, (str(own),))
     assert refusals(found) == ["", ""]
-    assert found.predictions[0].predicted_ms == found.predictions[1].predicted_ms
+    assert found.predictions[0].predicted == found.predictions[1].predicted
 
 
 def test_cells_of_another_runtime_are_apart_and_counted(root: Path) -> None:
@@ -202,7 +202,7 @@ def test_cells_of_another_runtime_are_apart_and_counted(root: Path) -> None:
     (reason,) = document["apart"]
     assert reason["cells"] == 1 and reason["reason"].startswith("other runtime: the fit stands for *TensorRT*")
     assert {g["engine"]: (g["cells"], g["apart"]) for g in document["groups"]} == {"gpu": (1, 1), "cpu0": (1, 0)}
-    assert found.predictions[1].predicted_ms > 0, "predicted all the same"
+    assert found.predictions[1].predicted > 0, "predicted all the same"
     excluded = validate(place / "pairs.csv", place / "networks", exclude=("engine=cpu*",)).document
     assert excluded["overall"]["cells"] == 1 and excluded["everything"]["cells"] == 3
 
@@ -213,7 +213,7 @@ def test_a_row_of_a_known_host_program_is_predicted_with_its_costs(root: Path) -
     rows = [[*row(number), program] for number, program in enumerate(programs)]
     (place / "pairs.csv").write_text(table(rows, [*COLUMNS, "runtime"]))
     plain, hosted = validate(place / "pairs.csv", place / "networks").predictions
-    assert hosted.predicted_ms > plain.predicted_ms + 0.3, "a Python loop around each job"
+    assert hosted.predicted > plain.predicted + 0.3, "a Python loop around each job"
     assert not hosted.apart
 
 
@@ -228,7 +228,7 @@ def test_sequences_of_programs_without_padding_are_apart(root: Path) -> None:
     rows.append([*row(3, network="words", precision="int8"), "TensorRT 10.3"])
     (place / "pairs.csv").write_text(table(rows, [*COLUMNS, "runtime"]))
     words, image, padded = validate(place / "pairs.csv", place / "networks").predictions
-    assert words.apart.startswith("sequences as long as each input") and words.predicted_ms > 0
+    assert words.apart.startswith("sequences as long as each input") and words.predicted > 0
     assert not image.apart and not padded.apart
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from socsched.errors import InputError, UsageError
-from socsched.graph.network import Layer, Network
+from socsched.graph.network import Network
 from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
 from socsched.models.camera_image import (
     FITS,
@@ -32,6 +32,7 @@ from socsched.models.camera_image import (
     taps,
 )
 from socsched.models.host import CompiledStages
+from socsched.models.layers import Layers
 from socsched.models.model import Model, Port
 
 HEIGHT, WIDTH = 384, 640
@@ -126,44 +127,26 @@ def detector(params: Mapping[str, Any]) -> Model:
 
 def detector_network(height: int = HEIGHT, width: int = WIDTH) -> Network:
     """Return the detector for an input of `height` x `width` (multiples of 32)."""
-    build = _Builder()
-    previous = build.conv("stem", "camera_input", 3, 64, 7, 2, relu=True)
-    build.layers.append(Layer("pool", "max_pool", (previous,), attrs={"kernel": 3, "stride": 2, "padding": 1}))
-    previous, width_in = "pool", 64
+    build = Layers()
+    stem = build.relu(build.conv("stem", "camera_input", 3, 64, 7, 2))
+    previous, width_in = build.add("pool", "max_pool", stem, kernel=3, stride=2, padding=1), 64
     for stage, (count, channels) in enumerate(STAGES):
         for index in range(count):
             stride = 2 if stage and index == 0 else 1
-            previous = build.block(f"layer{stage + 1}.{index}", previous, width_in, channels, stride)
+            previous = _block(build, f"layer{stage + 1}.{index}", previous, width_in, channels, stride)
             width_in = channels
-    build.conv("camera_output", previous, width_in, OUTPUTS, 1, 1, relu=False)
+    build.conv("camera_output", previous, width_in, OUTPUTS, 1)
     inputs = {"camera_input": TensorType((1, 3, height, width), "fp32", "NCHW")}
-    return Network("camera.detector", inputs, tuple(build.layers), ("camera_output",), build.params)
+    return build.network("camera.detector", inputs, "camera_output")
 
 
-class _Builder:
-    """Accumulates layers and parameter shapes."""
-
-    def __init__(self) -> None:
-        self.layers: list[Layer] = []
-        self.params: dict[str, tuple[int, ...]] = {}
-
-    def conv(self, name: str, source: str, inputs: int, outputs: int, kernel: int, stride: int, relu: bool) -> str:
-        weights = {"weight": f"{name}.weight", "bias": f"{name}.bias"}
-        self.params |= {weights["weight"]: (outputs, inputs, kernel, kernel), weights["bias"]: (outputs,)}
-        attrs = {"stride": stride, "padding": kernel // 2}
-        self.layers.append(Layer(name, "conv2d", (source,), weights, attrs))
-        if relu:
-            self.layers.append(Layer(f"{name}.relu", "relu", (name,)))
-        return f"{name}.relu" if relu else name
-
-    def block(self, name: str, source: str, inputs: int, outputs: int, stride: int) -> str:
-        """Add a basic block: two 3x3 convolutions and the identity, or a 1x1 projection where the shape changes."""
-        first = self.conv(f"{name}.conv1", source, inputs, outputs, 3, stride, relu=True)
-        second = self.conv(f"{name}.conv2", first, outputs, outputs, 3, 1, relu=False)
-        if stride != 1 or inputs != outputs:
-            source = self.conv(f"{name}.downsample", source, inputs, outputs, 1, stride, relu=False)
-        self.layers += [Layer(f"{name}.add", "add", (second, source)), Layer(name, "relu", (f"{name}.add",))]
-        return name
+def _block(build: Layers, name: str, source: str, inputs: int, outputs: int, stride: int) -> str:
+    """Add a basic block: two 3x3 convolutions and the identity, or a 1x1 projection where the shape changes."""
+    first = build.relu(build.conv(f"{name}.conv1", source, inputs, outputs, 3, stride))
+    second = build.conv(f"{name}.conv2", first, outputs, outputs, 3)
+    if stride != 1 or inputs != outputs:
+        source = build.conv(f"{name}.downsample", source, inputs, outputs, 1, stride)
+    return build.add(name, "relu", build.add(f"{name}.add", "add", second, source))
 
 
 STEPS = ("resize", "normalise")

@@ -7,7 +7,6 @@ times the softmax of its class scores.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +21,7 @@ from socsched.models.camera import ANCHORS, CLASSES, HEIGHT, OUTPUTS, WIDTH
 from socsched.models.camera_image import FITS, Target
 from socsched.models.elementary import exponential, sigmoid
 from socsched.models.host import CompiledStages
-from socsched.models.model import Model, Port, detections, host_function
+from socsched.models.model import Model, Port, detections, host_function, told
 from socsched.models.pointpillars.boxes import suppress
 from socsched.models.pointpillars.grid import check_params
 
@@ -149,14 +148,8 @@ def _iou_matrix(boxes: Floats) -> npt.NDArray[np.float64]:
     return overlap
 
 
-def decode(
-    output: Floats, settings: Settings | None = None, compiled: CompiledStages | None = None
-) -> tuple[Floats, Floats, Ints]:
-    """Return the result of `detect`; warn if the network's output was not finite everywhere."""
-    result = detect(output, settings, compiled)
-    if result.dropped:
-        warnings.warn(f"decode: {result.dropped} boxes with non-finite values dropped", RuntimeWarning, stacklevel=2)
-    return result.boxes, result.scores, result.labels
+decode = partial(told, detect, "boxes")
+"""Boxes, scores and labels of `detect`, which warns of output that is not finite."""
 
 
 def model(params: Mapping[str, Any]) -> Model:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from socsched.graph.network import Network
@@ -97,3 +98,11 @@ def detections(most: int, width: int, prefix: str = "") -> tuple[Port, Port, Por
     kinds = {"boxes": TensorType((most, width), "fp32"), "scores": TensorType((most,), "fp32")}
     boxes, scores = (Port(prefix + name, kind) for name, kind in kinds.items())
     return boxes, scores, Port(f"{prefix}labels", TensorType((most,), "int32"))
+
+
+def told(detect: Callable[..., Any], what: str, /, *given: Any, **options: Any) -> tuple[Any, ...]:
+    """Return the fields of what `detect` finds but `dropped`; warn if a network's output was not finite everywhere."""
+    result = detect(*given, **options)
+    if result.dropped:
+        warnings.warn(f"decode: {result.dropped} {what} with non-finite values dropped", RuntimeWarning, stacklevel=2)
+    return tuple(getattr(result, one.name) for one in fields(result) if one.name != "dropped")

@@ -9,7 +9,6 @@ post_max_size 100: tier4/AWML, projects/CenterPoint/configs/default/second_secfp
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +21,7 @@ from socsched.graph.operators import TensorType
 from socsched.models.centerpoint.network import AUTOWARE, CLASSES, MAPS, settle
 from socsched.models.elementary import angle_of, exponential, kth_largest, length_of, logit, sigmoid
 from socsched.models.host import CompiledStages
-from socsched.models.model import Model, Port, detections, host_function
+from socsched.models.model import Model, Port, detections, host_function, told
 from socsched.models.pointpillars.boxes import footprints, iou_matrix, suppress
 from socsched.models.pointpillars.grid import Grid
 
@@ -173,21 +172,8 @@ def _squared_gaps(centres: Floats) -> Floats:
     return gaps
 
 
-def decode(
-    heatmap: Floats,
-    reg: Floats,
-    height: Floats,
-    dim: Floats,
-    rot: Floats,
-    vel: Floats,
-    settings: Settings | None = None,
-    compiled: CompiledStages | None = None,
-) -> tuple[Floats, Floats, Ints, Floats]:
-    """Return the result of `detect`; warn if the network's output was not finite everywhere."""
-    result = detect(heatmap, reg, height, dim, rot, vel, settings, compiled)
-    if result.dropped:
-        warnings.warn(f"decode: {result.dropped} cells with non-finite values dropped", RuntimeWarning, stacklevel=2)
-    return result.boxes, result.scores, result.labels, result.velocities
+decode = partial(told, detect, "cells")
+"""Boxes, scores and labels of `detect`, which warns of output that is not finite."""
 
 
 def model(params: Mapping[str, Any]) -> Model:

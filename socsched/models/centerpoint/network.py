@@ -22,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from socsched.graph.network import Layer, Network
+from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
+from socsched.models.layers import Layers
 from socsched.models.model import Model
 from socsched.models.pointpillars.grid import Grid, check_params, grid_of
 from socsched.models.pointpillars.network import (
@@ -117,23 +118,11 @@ def head(params: Mapping[str, Any]) -> Model:
 
 def head_network(ny: int, nx: int) -> Network:
     """Return the head over a neck of `ny` x `nx` cells."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    layers = _conv(shapes, "shared", "neck", NECK, SHARED, 3, relu=True)
+    build = Layers()
+    shared = build.relu(build.conv("shared", "neck", NECK, SHARED, 3))
     for name, channels in MAPS:
-        layers += _conv(shapes, f"{name}.0", "shared.relu", SHARED, SHARED, 1, relu=True)
-        layers += _conv(shapes, name, f"{name}.0.relu", SHARED, channels, 1, relu=False)
-    outputs = tuple(name for name, _ in MAPS)
-    return Network("centerpoint.head", {"neck": image(NECK, ny, nx)}, tuple(layers), outputs, shapes)
-
-
-def _conv(
-    shapes: dict[str, tuple[int, ...]], name: str, source: str, inputs: int, outputs: int, kernel: int, relu: bool
-) -> list[Layer]:
-    """Return a convolution with its ReLU, and record the shapes of its weights."""
-    weights = {"weight": f"{name}.weight", "bias": f"{name}.bias"}
-    shapes |= {weights["weight"]: (outputs, inputs, kernel, kernel), weights["bias"]: (outputs,)}
-    layers = [Layer(name, "conv2d", (source,), weights, {"stride": 1, "padding": kernel // 2})]
-    return [*layers, Layer(f"{name}.relu", "relu", (name,))] if relu else layers
+        build.conv(name, build.relu(build.conv(f"{name}.0", shared, SHARED, SHARED, 1)), SHARED, channels, 1)
+    return build.network("centerpoint.head", {"neck": image(NECK, ny, nx)}, *(name for name, _ in MAPS))
 
 
 def _model(network: Network, outputs: Mapping[str, TensorType], chosen: Mapping[str, Any]) -> Model:

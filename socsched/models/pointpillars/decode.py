@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.models.elementary import kth_largest, logit, sigmoid
 from socsched.models.host import CompiledStages
-from socsched.models.model import Model, Port, detections, host_function
+from socsched.models.model import Model, Port, detections, host_function, told
 from socsched.models.pointpillars.boxes import (
     CLASSES,
     PER_CELL,
@@ -156,18 +155,8 @@ def _heading(angle: Floats, turns: Floats, start: float = 0.0) -> Floats:
     return turned
 
 
-def decode(
-    cls: Floats,
-    reg: Floats,
-    direction: Floats,
-    settings: Settings | None = None,
-    compiled: CompiledStages | None = None,
-) -> tuple[Floats, Floats, Ints]:
-    """Return boxes, scores and labels of `detect`; warn if the network's output was not finite everywhere."""
-    result = detect(cls, reg, direction, settings, compiled)
-    if result.dropped:
-        warnings.warn(f"decode: {result.dropped} anchors with non-finite values dropped", RuntimeWarning, stacklevel=2)
-    return result.boxes, result.scores, result.labels
+decode = partial(told, detect, "anchors")
+"""Boxes, scores and labels of `detect`, which warns of output that is not finite."""
 
 
 def model(params: Mapping[str, Any]) -> Model:

@@ -23,6 +23,7 @@ from typing import Any
 from socsched.errors import UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
+from socsched.models.layers import Layers
 from socsched.models.model import Model, Port
 from socsched.models.pointpillars.grid import KITTI, Grid
 from socsched.models.weights import Weights
@@ -71,28 +72,20 @@ class SecondFpn:
 
 def pillar_network(name: str, slots: int, channels: int, grid: Grid) -> Network:
     """Return a Pillar Feature Net of one layer, 9 features to `channels`, for `slots` points per pillar of `grid`."""
-    decorate = Layer(
-        "decorate",
-        "pillar_features",
-        ("voxels", "counts", "coords"),
-        attrs={"pillar": grid.pillar[0], "origin": grid.low[:2]},
+    build = Layers()
+    decorated = build.add(
+        "decorate", "pillar_features", "voxels", "counts", "coords", pillar=grid.pillar[0], origin=grid.low[:2]
     )
-    return Network(
-        name,
-        {
-            "voxels": TensorType((-1, slots, 4), "fp32"),
-            "counts": TensorType((-1,), "int32"),
-            "coords": TensorType((-1, 2), "int32"),
-        },
-        (
-            decorate,
-            Layer("linear", "dense", ("decorate",), {"weight": "pfn.weight", "bias": "pfn.bias"}),
-            Layer("relu", "relu", ("linear",)),
-            Layer("features", "reduce_max", ("relu",), attrs={"axis": 1}),
-        ),
-        ("features",),
-        {"pfn.weight": (channels, 9), "pfn.bias": (channels,)},
-    )
+    weights = {"weight": "pfn.weight", "bias": "pfn.bias"}
+    build.layers.append(Layer("linear", "dense", (decorated,), weights))
+    build.params |= {"pfn.weight": (channels, 9), "pfn.bias": (channels,)}
+    build.add("features", "reduce_max", build.add("relu", "relu", "linear"), axis=1)
+    inputs = {
+        "voxels": TensorType((-1, slots, 4), "fp32"),
+        "counts": TensorType((-1,), "int32"),
+        "coords": TensorType((-1, 2), "int32"),
+    }
+    return build.network(name, inputs, "features")
 
 
 def scatter_network(
@@ -110,35 +103,24 @@ def scatter_network(
 def second_fpn(name: str, ny: int, nx: int, widths: SecondFpn | None = None, taps: bool = False) -> Network:
     """Return the backbone with its neck on a canvas of `ny` x `nx`; with `taps` the blocks' results are outputs too."""
     w = widths or SecondFpn()
-    layers: list[Layer] = []
-    shapes: dict[str, tuple[int, ...]] = {}
+    build = Layers()
     previous, width, ends = "canvas", w.channels, []
     for block, ((count, wide), stride) in enumerate(zip(w.blocks, w.strides, strict=True)):
         for index in range(count):
-            layer = f"blocks.{block}.{index}"
-            shapes |= {f"{layer}.weight": (wide, width, 3, 3), f"{layer}.bias": (wide,)}
-            attrs = {"stride": 1 if index else stride, "padding": 1}
-            previous, width = _conv_relu(layers, layer, "conv2d", previous, attrs), wide
+            layer = build.conv(f"blocks.{block}.{index}", previous, width, wide, 3, 1 if index else stride)
+            previous, width = build.relu(layer), wide
         ends.append((previous, wide))
     ups = []
     for block, ((source, wide), stride) in enumerate(zip(ends, UPSAMPLE, strict=True)):
-        layer = f"de.{block}"
-        shapes[f"{layer}.weight"] = (wide, w.up_channels, stride, stride)
-        op, attrs = "conv2d_transpose", {"stride": stride}
         if w.pointwise and stride == 1:
-            shapes[f"{layer}.weight"] = (w.up_channels, wide, 1, 1)
-            op, attrs = "conv2d", {"stride": 1, "padding": 0}
-        shapes[f"{layer}.bias"] = (w.up_channels,)
-        ups.append(_conv_relu(layers, layer, op, source, attrs))
-    layers.append(Layer("neck", "concat", tuple(ups), attrs={"axis": 1}))
-    outputs = ("neck", *(source for source, _ in ends)) if taps else ("neck",)
-    return Network(name, {"canvas": image(w.channels, ny, nx)}, tuple(layers), outputs, shapes)
-
-
-def _conv_relu(layers: list[Layer], name: str, op: str, source: str, attrs: Mapping[str, Any]) -> str:
-    weights = {"weight": f"{name}.weight", "bias": f"{name}.bias"}
-    layers += [Layer(name, op, (source,), weights, attrs), Layer(f"{name}.relu", "relu", (name,))]
-    return f"{name}.relu"
+            layer = build.conv(f"de.{block}", source, wide, w.up_channels, 1)
+        else:
+            shape = (wide, w.up_channels, stride, stride)
+            layer = build.weighted(f"de.{block}", "conv2d_transpose", source, shape, w.up_channels, stride=stride)
+        ups.append(build.relu(layer))
+    build.add("neck", "concat", *ups, axis=1)
+    blocks = [source for source, _ in ends] if taps else []
+    return build.network(name, {"canvas": image(w.channels, ny, nx)}, "neck", *blocks)
 
 
 def head_network(
@@ -148,20 +130,11 @@ def head_network(
     name: str = "pointpillars.head",
 ) -> Network:
     """Return the three 1x1 convolutions over a neck of `channels` x `height` x `width`."""
-    layers = tuple(
-        Layer(
-            output,
-            "conv2d",
-            ("neck",),
-            {"weight": f"{output}.weight", "bias": f"{output}.bias"},
-            {"stride": 1, "padding": 0},
-        )
-        for output, _ in HEADS
-    )
-    shapes: dict[str, tuple[int, ...]] = {f"{output}.weight": (wide, channels, 1, 1) for output, wide in HEADS}
-    shapes |= {f"{output}.bias": (wide,) for output, wide in HEADS}
-    outputs = tuple(output for output, _ in HEADS)
-    return Network(name, {"neck": image(channels, height, width)}, layers, outputs, shapes)
+    build = Layers()
+    for output, wide in HEADS:
+        build.conv(output, "neck", channels, wide, 1)
+    build.params = dict(sorted(build.params.items(), key=lambda one: len(one[1]) == 1))  # weights before biases
+    return build.network(name, {"neck": image(channels, height, width)}, *(output for output, _ in HEADS))
 
 
 def network_model(network: Callable[[], Network], ports: Mapping[str, TensorType], pillars: int) -> Model:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from socsched import __version__, plugins
 from socsched.errors import InputError, UsageError, writing
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from socsched.trace.io import ResultDocument
     from socsched.trace.trace import Trace
 
+_Entry = TypeVar("_Entry")
 PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
     "plan.json",
     "result.json",
@@ -81,7 +82,34 @@ def load(folder: Path) -> tuple[Plan, Trace, ResultDocument]:
     from socsched.trace.metrics import result
 
     plan, trace = load_trace(folder)
-    return plan, trace, result(trace, plan)
+    return plan, trace, recorded(folder, plan) or result(trace, plan)
+
+
+def recorded(folder: Path, plan: Plan) -> ResultDocument | None:
+    """Return the figures that this version wrote beside a trace; None if they are to be computed from it.
+
+    Plan and trace are those of the folder, unchanged (`load_trace`).
+    """
+    from socsched.descriptor.json_file import JsonFile
+
+    if folder.is_file() or not (folder / MADE).is_file() or (folder / JOURNAL).is_file():
+        return None
+    made = JsonFile.open(folder / MADE, "list of files", "").data
+    if made.get("socsched") != __version__ or RESULT not in made.get(FILES, {}) or not (folder / RESULT).is_file():
+        return None
+    if file_digest(folder / RESULT) != made[FILES][RESULT]:
+        return None
+    figures: ResultDocument = JsonFile.open(folder / RESULT, "result", "").data
+    return {
+        **figures,
+        "chains": _in_order(figures["chains"], [chain.name for chain in plan.chains]),
+        "stages": _in_order(figures["stages"], [task.name for task in plan.tasks]),
+        "engines": _in_order(figures["engines"], [engine.id for engine in plan.engines]),
+    }
+
+
+def _in_order(entries: dict[str, _Entry], names: Sequence[str]) -> dict[str, _Entry]:
+    return {name: entries[name] for name in names if name in entries} | entries
 
 
 def load_trace(folder: Path) -> tuple[Plan, Trace]:

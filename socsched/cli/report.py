@@ -144,10 +144,13 @@ def why(output: Output, request: WhyRequest) -> int:
 
     if request.worst and request.frame is not None:
         raise click.UsageError("--frame and --worst are mutually exclusive")
-    plan, trace = folders.load_trace(folders.single(request.folder))
+    folder = folders.single(request.folder)
+    plan, trace = folders.load_trace(folder)
     reasons = Why(trace, plan)
     explanation = (
-        reasons.worst(request.chain) if request.frame is None else reasons.explain(request.chain, request.frame)
+        reasons.worst(request.chain, folders.recorded(folder, plan))
+        if request.frame is None
+        else reasons.explain(request.chain, request.frame)
     )
 
     def show() -> Any:

@@ -34,8 +34,9 @@ def mean_steps(steps: Steps, end: int, buckets: int) -> list[tuple[int, float, f
     sums, least, most = np.zeros(buckets), np.full(buckets, np.inf), np.full(buckets, -np.inf)
 
     def add(times: Ints, values: Floats, until: int) -> None:
-        points = np.union1d(times, edges[(edges >= times[0]) & (edges < until)])
-        points = points[points < until]
+        points = np.concatenate((times, edges[(edges >= times[0]) & (edges < until)]))
+        points.sort(kind="stable")  # two ascending runs are merged
+        points = points[(points < until) & np.append(points[1:] != points[:-1], True)]
         if not len(points):
             return
         # of several steps at the same instant the last one applies
@@ -181,16 +182,15 @@ class Frame(Axes):
         )
 
 
-def distribution(
-    samples_ns: Sequence[int], deadline_ns: int, bound_ns: int | None, tail_ns: int | None, name: str
-) -> Markup:
+def distribution(samples_ns: Ints, deadline_ns: int, bound_ns: int | None, tail_ns: int | None, name: str) -> Markup:
     """Return the cumulative distribution of response times (ns) with deadline, bound and p99.9 as SVG."""
-    values = sorted(samples_ns)
-    limits = [deadline_ns, *([bound_ns] if bound_ns else []), *(values[-1:] or [0])]
+    ordered = np.sort(samples_ns)
+    values = {rank: int(ordered[rank]) for rank in (*ranks(len(ordered), POINTS), 0, -1)} if len(ordered) else {}
+    limits = [deadline_ns, *([bound_ns] if bound_ns else []), values.get(-1, 0)]
     frame = Frame(0, max(limits) / 1e6 * 1.06, 1.0, 250)
     points = [(0.0, 0.0)]
-    for rank in ranks(len(values), POINTS):
-        points += [(values[rank] / 1e6, points[-1][1]), (values[rank] / 1e6, (rank + 1) / len(values))]
+    for rank in ranks(len(ordered), POINTS):
+        points += [(values[rank] / 1e6, points[-1][1]), (values[rank] / 1e6, (rank + 1) / len(ordered))]
     points.append((frame.x_range[1], points[-1][1]))
     body = frame.axes("response time [ms]", "share of the completed frames", "%", 100)
     body += frame.upright(deadline_ns / 1e6, f"deadline {format_duration(deadline_ns)}", "limit")
@@ -199,7 +199,7 @@ def distribution(
     if tail_ns is not None:
         body += frame.upright(tail_ns / 1e6, f"p99.9 {format_duration(tail_ns)}", "tail", 2)
     body += element("path", d=_line(frame, points), class_="curve")
-    label = f"{name}: distribution of {len(values)} response times"
+    label = f"{name}: distribution of {len(ordered)} response times"
     if values:
         label += f" from {format_duration(values[0])} to {format_duration(values[-1])}"
     return picture(body, WIDTH, frame.height, f"{label}, deadline {format_duration(deadline_ns)}", "chart")

@@ -185,10 +185,10 @@ def draw_counters(trace: Trace) -> Markup:
     own, columns = ("power_mw", "bandwidth_gbps"), trace.columns
     changing = [name for name in columns.counters if name not in own and columns.varies(name)]
     drawn = []
-    for name in changing[:MOST_OTHERS]:
+    for name, steps in columns.steps_of(changing[:MOST_OTHERS]).items():
         scale, unit = unit_of(name)
         label = f"{name} [{unit}]" if unit else name
-        drawn.append(element("div", _over_time(trace, name, scale, label, [], f"{name} over time")))
+        drawn.append(element("div", charts.quantity(steps, trace.duration_ns, scale, label, [], f"{name} over time")))
     if not drawn:
         return Markup()
     rest = len(changing) - MOST_OTHERS
@@ -304,7 +304,7 @@ def _responses(plan: Plan, trace: Trace, chain: ChainResult, tail_ns: int | None
         return None
     lost = fates.release_ns[~fates.completed & (fates.missed | fates.dropped)].tolist()
     releases = fates.release_ns[fates.completed]
-    left = charts.distribution(responses.tolist(), chain.deadline_ns, chain.bound_ns, tail_ns, chain.name)
+    left = charts.distribution(responses, chain.deadline_ns, chain.bound_ns, tail_ns, chain.name)
     right = charts.draw_responses(releases, responses, chain.deadline_ns, lost, trace.duration_ns, chain.name)
     pair = element("div", element("div", left), element("div", right), class_="pair")
     terms = table(["term", "time"], [[name, format_duration(value)] for name, value in chain.terms], [1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -210,6 +210,20 @@ class Stored:
                 raise self.file.damaged(f"counter {name}: times from 0 to {MOST_NS} and finite values expected")
             yield times, values
 
+    def steps_of(self, names: Sequence[str]) -> dict[str, Iterable[tuple[Ints, Floats]]]:
+        """Return the steps of some counters; the queues of a long trace are read once for all of them."""
+        found: dict[str, Iterable[tuple[Ints, Floats]]] = {name: self.steps(name) for name in names}
+        queues = {name: self.counters[name] for name in names if self.counters[name].table == "queues"}
+        if len(self.tables["queues"]) > _WHOLE and queues:
+            own: dict[str, list[tuple[Ints, Floats]]] = {name: [] for name in queues}
+            for which, times, values in self._queues(queues):
+                for number, name in enumerate(own):
+                    here = which == number
+                    if here.any():
+                        own[name].append((times[here], values[here]))
+            found |= own
+        return found
+
     def _steps(self, name: str) -> Iterator[tuple[Ints, Floats]]:
         counter = self.counters.get(name)
         if counter is None:
@@ -272,14 +286,15 @@ class Stored:
     def _queues(self, own: Mapping[str, Counter]) -> Iterator[tuple[Ints, Ints, Floats]]:
         yield merged([(np.zeros(1, np.int64), np.array([counter.initial or 0.0])) for counter in own.values()])
         table = self.tables["queues"]
-        places = np.full(1 + max(table.bounds["counter"][1], *(counter.number for counter in own.values())), -1)
+        last = max(table.bounds.get("counter", (0, 0))[1], *(counter.number for counter in self.counters.values()))
+        places = np.full(last + 1, -1)
         places[[counter.number for counter in own.values()]] = np.arange(len(own))
         for part in spans(len(table)):
             number, time, value = (table.column(column)[part] for column in ("counter", "time_ns", "value"))
-            which = places[np.maximum(number, -1)]
-            if min(which.min(), number.min(), time.min()) < 0 or time.max() > MOST_NS:
-                raise self.file.damaged("queues: known tasks and times from 0 on expected")
-            yield which, time, value.astype(np.float64)
+            if min(number.min(), time.min()) < 0 or time.max() > MOST_NS:
+                raise self.file.damaged(f"queues: numbers of counters and times from 0 to {MOST_NS} expected")
+            here = places[number] >= 0
+            yield places[number][here], time[here], value[here].astype(np.float64)
 
 
 def steps_by_time(columns: Columns) -> Iterator[tuple[dict[str, float], Iterator[tuple[Ints, Ints, Floats]]]]:

@@ -824,6 +824,16 @@ def round_to_sum(spent: Mapping[Due, Fraction]) -> dict[Due, int]:
 RESTARTED = "killed, starts its segment again"
 
 
+def _severity(chain: ChainResult, figures: Mapping[str, Any]) -> tuple[bool, bool, bool, Fraction]:
+    """Return what ranks the worst frame of a chain among those of others."""
+    longest = figures["response_time_ns"]["max"]
+    late = longest is not None and longest > chain.deadline_ns
+    # where none completed late, those missed did not complete
+    lost = not late and figures["missed"] + figures["dropped"] > 0
+    shown = -1 if longest is None or lost else longest
+    return figures["released"] > 0, late, lost, Fraction(shown, max(chain.deadline_ns, 1))
+
+
 class Why:
     """Explains the response times of frames in a trace of `plan`; indexes are built once."""
 
@@ -848,14 +858,18 @@ class Why:
             raise UsageError(f"no chain {name!r} in this plan", f"its chains: {', '.join(names)}")
         return self.plan.chains[names.index(name)]
 
-    def worst(self, name: str | None = None) -> Explanation:
+    def worst(self, name: str | None = None, figures: Mapping[str, Any] | None = None) -> Explanation:
         """Return the frame, of one chain or of all, with the largest response time relative to its deadline.
 
         If none was late, a frame that was dropped, or missed its deadline without completing, ranks before those in
-        time.  Raises UsageError if no frame was released.
+        time.  `figures`: the trace's (`metrics.result`), by which only the worst chain is looked at.  Raises UsageError
+        if no frame was released.
         """
         best: tuple[tuple[bool, bool, Fraction], ChainResult, int] | None = None
-        for chain in self.plan.chains if name is None else (self.chain(name),):
+        chains = self.plan.chains if name is None else (self.chain(name),)
+        if figures is not None and len(chains) > 1:
+            chains = (max(chains, key=lambda chain: _severity(chain, figures["chains"][chain.name])),)
+        for chain in chains:
             fates = self.record.fates(chain)
             if not len(fates.release_ns):
                 continue

@@ -10,13 +10,14 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from random_traces import recorded
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.faults.model import Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.planning.plan import ExecutionTimes, Level, Plan, Throttle
 from socsched.sim.simulate import run
-from socsched.trace.metrics import frame_fates
+from socsched.trace.metrics import frame_fates, result
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.trace.why import KINDS, OCCUPIED, Explanation, Why
 from tests.sim.builders import MS, chain, engine, plan, sensor, task
@@ -349,6 +350,20 @@ def test_the_worst_frame_is_the_latest_for_its_deadline() -> None:
     dropped = simulated(line(), faults=Faults(dropouts=(Dropout("s", 150, 250),)))
     calm = replace(line(), chains=(chain("c", ["s", "a", "b"], 90),))
     assert (Why(dropped, calm).worst().frame, Why(dropped, calm).worst().outcome) == (2, "dropped")
+
+
+@settings(max_examples=40, deadline=None)
+@given(recorded())
+def test_figures_name_the_chain_with_the_worst_frame(drawn: tuple[Plan, Trace]) -> None:
+    made, trace = drawn
+    why, found = Why(trace, made), []
+    for figures in (None, result(trace, made)):
+        why.explain = lambda chain, frame: (chain.name, frame)  # type: ignore[method-assign]
+        try:
+            found.append(why.worst(None, figures))
+        except UsageError as error:
+            found.append(str(error))
+    assert found[0] == found[1]
 
 
 def test_the_largest_cause_is_named() -> None:

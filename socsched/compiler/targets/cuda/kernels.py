@@ -81,30 +81,20 @@ def elements(
     return of_one
 
 
-def copy(pixels: int, source: int, start: int, count: int, total: int, first: int, relu: bool) -> Any:
-    """Return copy(X[pixels, source], O[pixels, total]): channels from `start` of X to `first` of O, optionally
-    rectified.
-
-    Channels of O past `count` are zeroed if O holds nothing else (first = 0 and total < count + 16), so that padding
-    channels are defined.
-    """
-    act = function(("relu",) if relu else ())
-    written = total if first == 0 and total - count < 16 else count
-    lanes = next(
-        n for n in (8, 4, 2, 1) if all(size % n == 0 for size in (source, start, count, total, first, written))
-    )
-    groups = written // lanes
-    if lanes == 1 and written == total and total % VECTOR == 0:
-        return _widened(pixels, source, start, count, total, act)
+def copy(pixels: int, source: int, start: int, count: int, total: int) -> Any:
+    """Return copy(X[pixels, source], O[pixels, total]): `count` channels from `start` of X, then zeros."""
+    lanes = next(n for n in (8, 4, 2, 1) if all(size % n == 0 for size in (source, start, count, total)))
+    if lanes == 1 and total % VECTOR == 0:
+        return _widened(pixels, source, start, count, total)
 
     def value(X, _, p, c, v):
-        return act(T.if_then_else(c + v < count, X[p, start + c + v], T.float16(0)))
+        return T.if_then_else(c + v < count, X[p, start + c + v], T.float16(0))
 
     images = ((pixels, source), "float16"), ((pixels, total), "float16")
-    return elements("copy", images[:1], images[1], value, (groups, lanes), first)
+    return elements("copy", images[:1], images[1], value, (total // lanes, lanes))
 
 
-def _widened(pixels: int, source: int, start: int, count: int, total: int, act: Any) -> Any:
+def _widened(pixels: int, source: int, start: int, count: int, total: int) -> Any:
     groups = total // VECTOR
 
     @T.prim_func(s_tir=True, private=True)
@@ -119,7 +109,7 @@ def _widened(pixels: int, source: int, start: int, count: int, total: int, act: 
                 for v in T.unroll(VECTOR):
                     values[v] = T.float16(0)
                     if g * VECTOR + v < count:
-                        values[v] = act(X[p, start + g * VECTOR + v])
+                        values[v] = X[p, start + g * VECTOR + v]
                 for v in T.vectorized(VECTOR):
                     O[p, g * VECTOR + v] = values[v]
 

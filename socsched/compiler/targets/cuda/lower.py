@@ -274,7 +274,7 @@ class Values(Emitter):
         return var, order.size, order[:, : shape[-1]].reshape(-1)
 
     def copied(self, var: Any, pixels: int, source: int, start: int, count: int, total: int) -> Any:
-        return self.call(kernels.copy, (pixels, source, start, count, total, 0, False), [var], (pixels, total))
+        return self.call(kernels.copy, (pixels, source, start, count, total), [var], (pixels, total))
 
     def image(self, group: Group, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> None:
         _, channels, height, width = self.graph.values[group.output].shape

@@ -158,5 +158,5 @@ def test_every_kind_with_a_rule_has_an_emitter() -> None:
 
 
 def test_kernels_bind_their_third_loop_to_vectors() -> None:
-    source = source_of({"copy": kernels.spread(kernels.copy(10, 64, 0, 64, 64, 0, True))})
+    source = source_of({"copy": kernels.spread(kernels.copy(10, 64, 0, 64, 64))})
     assert "uint4" in source

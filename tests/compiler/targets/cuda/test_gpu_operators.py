@@ -333,7 +333,7 @@ def test_a_network_equals_its_general_form(name: str) -> None:
 def test_networks_from_files_equal_their_general_form(name: str, tmp_path: Path) -> None:
     net, weights = load(FILES[name](tmp_path / f"{name}.onnx"))
     general = require_equal(net, {key: np.asarray(array, np.float32) for key, array in weights.items()})
-    assert bool(general) == (name != "padded")
+    assert bool(general) == (name not in ("padded", "yolo"))
 
 
 def test_only_what_has_no_rule_is_left_out() -> None:

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# ruff: noqa: E741
+# ruff: noqa: B023, E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
 """Direct convolutions on channel-blocked activations, each a finished PrimFunc to which no schedule is applied.
 
@@ -47,7 +47,7 @@ class Convolution:
 
     In half precision at most `most` products are summed before they are added to fp32 totals (`half`).  `joined`: so
     many blocks of output read the same blocks of input, `source.blocks` of all (a convolution in groups), 0 if every
-    block does.  `skips`: positions of the window outside of the image are left out, and no border is read.
+    block does.
     """
 
     source: Lying
@@ -57,7 +57,6 @@ class Convolution:
     order: Order
     most: int = TERMS
     joined: int = 0
-    skips: bool = False
 
     @property
     def groups(self) -> int:
@@ -154,10 +153,6 @@ def _sums(conv: Convolution) -> Any:
     (kh, kw), (sh, sw), (dh, dw), (up, left) = conv.window.kernel, conv.window.stride, conv.window.dilation, conv.corner
     source, (tw, to), c, dtype = conv.source, (conv.tile.pixels, conv.tile.blocks), conv.target.block, conv.source.dtype
     in_blocks, ci, tiled = source.blocks, source.block, (to, tw, c)
-    low, high, first, last = (
-        *(source.border, source.border + source.height),
-        *(source.border, source.border + source.width),
-    )
     steps = in_blocks * kh * kw
     terms, foresee = (*partial_sums(steps, ci, conv.most), steps), _prefetch(conv)
 
@@ -168,31 +163,8 @@ def _sums(conv: Convolution) -> Any:
         (_, base, _, y, x0), (ic, ky, kx) = place, at
         return lambda t, k: X[base + ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
 
-    def inside(X: Any, block: Any, y: Any, x: Any) -> Any:
-        """Return the pixels from (y, x) on, zero left and right of the image."""
-        return lambda t, k: T.Select(
-            T.And(x + t * sw >= first, x + t * sw < last),
-            X[block, y, T.min(T.max(x + t * sw, first), last - 1), k],
-            zero(X),
-        )
-
     def weights(K: Any, place: Any, at: tuple[Any, Any, Any]) -> Any:
         return lambda o, k, v: K[place[0] * to + o, at[0], at[1], at[2], k, v]
-
-    @T.macro
-    def add_inside(acc, X, K, place, following):
-        near = T.sblock_alloc_buffer((tw, ci), dtype)
-        for ky, kx in T.grid(kh, kw):
-            at_y: T.let[T.int32] = place[3] * sh + ky * dh + up
-            at_x: T.let[T.int32] = place[4] * sw + kx * dw + left
-            if T.And(
-                T.And(at_y >= low, at_y < high),
-                T.And(at_x + (tw - 1) * sw >= first, at_x < last),
-            ):
-                for ic in range(in_blocks):
-                    add_lanes(
-                        *(acc, near, tiled, ci, inside(X, place[1] + ic, at_y, at_x)), weights(K, place, (ic, ky, kx))
-                    )
 
     @T.macro
     def add_half(acc, X, K, place, following):
@@ -209,7 +181,7 @@ def _sums(conv: Convolution) -> Any:
             foresee(X, K, place, following, (ic, ky, kx))
             add_products(acc, tiled, ci, pixels(X, place, (ic, ky, kx)), weights(K, place, (ic, ky, kx)))
 
-    return add_half if dtype != "float32" else add_inside if conv.skips else add
+    return add if dtype == "float32" else add_half
 
 
 def conv2d(conv: Convolution, activation: Activation, residual: int) -> Any:
@@ -278,6 +250,94 @@ def conv2d(conv: Convolution, activation: Activation, residual: int) -> Any:
                         blank_sides(O, first + g * to + o, y + b_out, pw, b_out, c, zero(O))
                 if T.And(part == 0, y == 0):
                     for o in range(to):
+                        blank_ends(O, first + g * to + o, ph, pw, b_out, c)
+
+    return conv
+
+
+def conv2d_inside(conv: Convolution, activation: Activation, residual: int) -> Any:
+    """Return conv(X, weight[blocks, kh, kw, in_blocks, ci, c], bias[blocks, c], R, O), of which most lies outside.
+
+    Of every position of the window only the pixels are computed that it reads inside of the image, no border; a row's
+    sums wait in memory meanwhile.  The last tile of a position repeats pixels and leaves their sums as they are.
+    """
+    source, target, (tw, to), (kh, kw) = (
+        conv.source,
+        conv.target,
+        (conv.tile.pixels, conv.tile.blocks),
+        conv.window.kernel,
+    )
+    (sh, sw), (dh, dw), (top, left), tiled = (
+        *(conv.window.stride, conv.window.dilation, conv.window.pad),
+        (to, tw, target.block),
+    )
+    in_blocks, ci, blocks, c, first, b_in = (
+        *(source.blocks, source.block, target.blocks, target.block),
+        *(target.first, source.border),
+    )
+    (all_blocks, ih, iw, _), (total, ph, pw, _) = source.shape, target.shape
+    height, width, oh, ow, b_out, groups = (
+        *(source.height, source.width, target.height, target.width),
+        *(target.border, conv.groups),
+    )
+    rb, (rn, rh, rw, rc) = residual, residual_shape(target, residual)
+    done = finish(activation, residual >= 0)
+
+    @T.prim_func(s_tir=True, private=True)
+    def conv(
+        X: T.Buffer((all_blocks, ih, iw, ci), "float32"),
+        K: T.Buffer((blocks, kh, kw, in_blocks, ci, c), "float32"),
+        B: T.Buffer((blocks, c), "float32"),
+        R: T.Buffer((rn, rh, rw, rc), "float32"),
+        O: T.Buffer((total, ph, pw, c), "float32"),
+    ):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(oh * groups):
+            with T.sblock("row"):
+                r = T.axis.spatial(oh * groups, task)
+                T.reads(*whole(X, K, B, R))
+                T.writes(*whole(O))
+                sums = T.sblock_alloc_buffer((to, ow, c), "float32")
+                g: T.let[T.int32] = r // oh
+                y: T.let[T.int32] = r % oh
+                for o, x in T.grid(to, ow):
+                    for v in T.vectorized(c):
+                        sums[o, x, v] = B[g * to + o, v]
+                for ky, kx in T.grid(kh, kw):
+                    at_y: T.let[T.int32] = y * sh + ky * dh - top
+                    off: T.let[T.int32] = kx * dw - left
+                    begin: T.let[T.int32] = T.max((sw - 1 - off) // sw, 0)
+                    end: T.let[T.int32] = T.min((width - 1 - off) // sw + 1, ow)
+                    if T.And(at_y >= 0, at_y < height):
+                        for i in range((T.max(end - begin, 0) + tw - 1) // tw):
+                            with T.sblock("tile"):
+                                n, p, q = T.axis.remap("SSS", [i, ky, kx])
+                                T.reads(*whole(X, K, sums))
+                                T.writes(*whole(sums))
+                                acc = T.sblock_alloc_buffer(tiled, "float32")
+                                x0: T.let[T.int32] = T.max(T.min(begin + n * tw, end - tw), 0)
+                                over_tile(acc, tiled, lambda o, t, v: sums[o, x0 + t, v])
+                                for ic in range(in_blocks):
+                                    add_products(
+                                        *(acc, tiled, ci),
+                                        lambda t, k: X[
+                                            ic, at_y + b_in, T.min(T.max((x0 + t) * sw + off, 0), width - 1) + b_in, k
+                                        ],
+                                        lambda o, k, v: K[g * to + o, p, q, ic, k, v],
+                                    )
+                                for t in T.unroll(tw):
+                                    if T.And(x0 + t >= begin + n * tw, x0 + t < end):
+                                        for o in T.unroll(to):
+                                            for v in T.vectorized(c):
+                                                sums[o, x0 + t, v] = acc[o, t, v]
+                for o, x in T.grid(to, ow):
+                    for v in T.vectorized(c):
+                        O[first + g * to + o, y + b_out, x + b_out, v] = done(
+                            sums[o, x, v], R, g * to + o, y + rb, x + rb, v
+                        )
+                for o in range(to):
+                    blank_sides(O, first + g * to + o, y + b_out, pw, b_out, c, zero(O))
+                    if y == 0:
                         blank_ends(O, first + g * to + o, ph, pw, b_out, c)
 
     return conv

@@ -11,7 +11,7 @@ from socsched.compiler.layouts import padded
 from socsched.compiler.targets.llvm import conv_kernels, half, winograd
 from socsched.compiler.targets.llvm.fuse import Activation, activation
 from socsched.compiler.targets.llvm.images import Array, Image, Images
-from socsched.compiler.targets.llvm.vector import NEON, Lying, Order, Tile, Window, tile, window_of
+from socsched.compiler.targets.llvm.vector import NEON, Lying, Order, Tile, Vector, Window, tile, window_of
 from socsched.graph.epilogues import channels_read
 from socsched.graph.fusion import Group
 
@@ -119,8 +119,9 @@ class Convolutions(Images):
             operands = [source.var, taken, bias, extra]
             self.finish(group, target, winograd.conv2d_winograd, (source.lying, lying, act, border, division), operands)
             return
+        skips = self.skips(group)
         taken = self.weights_as(
-            (groups, part.blocks, part.block), members, lambda: self.conv_weight(weight, part, target)
+            (groups, part.blocks, part.block, skips), members, lambda: self.conv_weight(weight, part, target, skips)
         )
         operands = [source.var, taken, bias, extra]
         self.direct(group, source, target, lying, residual, operands, (part.blocks, joined))
@@ -150,9 +151,12 @@ class Convolutions(Images):
         if not pointwise or source.border or target.border or residual_border or group.output in self.slices:
             chosen = tile(self.vector, joined or target.blocks, target.width)
             order = Order(1, _rows_first(source, target, window))
-            skips = self.skips(group)
-            conv = conv_kernels.Convolution(image, lying, window, chosen, order, self.most, joined, skips)
-            self.finish(group, target, conv_kernels.conv2d, (conv, act, border), operands)
+            conv = conv_kernels.Convolution(image, lying, window, chosen, order, self.most, joined)
+            if self.skips(group):
+                conv = replace(conv, tile=_inside(conv, self.vector))
+                self.finish(group, target, conv_kernels.conv2d_inside, (conv, act, border), operands)
+            else:
+                self.finish(group, target, conv_kernels.conv2d, (conv, act, border), operands)
             return
         pixels = target.height * target.width
         chosen = tile(self.vector, joined or target.blocks, pixels)
@@ -192,12 +196,12 @@ class Convolutions(Images):
         blocked = whole.reshape(o, self.c, i, source.block, (m + 2) ** 2).transpose(0, 4, 2, 3, 1)
         return self.constant(blocked, method.dtype)
 
-    def conv_weight(self, weight: Array, source: Image, target: Image) -> Any:
-        """Pack OIHW weights as [O/c, I/b, kh, kw, b, c]; missing channels are zero."""
+    def conv_weight(self, weight: Array, source: Image, target: Image, apart: bool) -> Any:
+        """Pack OIHW weights as [O/c, I/b, kh, kw, b, c], positions `apart` as [O/c, kh, kw, I/b, b, c]."""
         o, i = target.blocks, source.blocks
         whole = padded(weight, (0, o * self.c), (1, i * source.block))
-        blocked = whole.reshape(o, self.c, i, source.block, *weight.shape[2:]).transpose(0, 2, 4, 5, 3, 1)
-        return self.constant(blocked, self.dtype)
+        blocked = whole.reshape(o, self.c, i, source.block, *weight.shape[2:])
+        return self.constant(blocked.transpose((0, 4, 5, 2, 3, 1) if apart else (0, 2, 4, 5, 3, 1)), self.dtype)
 
     # Transposed convolution.
 
@@ -224,6 +228,20 @@ def _ungrouped(weight: Array, groups: int, span: int) -> Array:
         rows, first = slice(g * (o // groups), (g + 1) * (o // groups)), g * i % span
         whole[rows, first : first + i] = weight[rows]
     return whole
+
+
+def _inside(conv: conv_kernels.Convolution, vector: Vector) -> Tile:
+    """Return the tile that computes the fewest pixels of those that each column of the window reads inside the image.
+
+    Every tile loads the weights again, which costs about a pixel's work.
+    """
+    window, width, blocks = conv.window, conv.source.width, conv.tile.blocks
+    columns = np.arange(conv.target.width) * window.stride[1] - window.pad[1]
+    reads = [columns + k * window.dilation[1] for k in range(window.kernel[1])]
+    counts = [int(((at >= 0) & (at < width)).sum()) for at in reads]
+    most = min((vector.registers - 3) // (blocks * vector.per_block) - 1, 8, conv.target.width)
+    sizes = range(max(most, 1), most // 2, -1)
+    return Tile(min(sizes, key=lambda n: sum(-(-count // n) for count in counts) * (n + 1)), blocks)
 
 
 def _rows_first(source: Image, target: Image, window: Window) -> bool:

@@ -17,6 +17,7 @@ from socsched.graph.expand import COMPARISONS
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
 from socsched.graph.recurrent import steps_of
+from socsched.graph.weighted_sums import in_rows
 
 ELEMENTWISE = frozenset(
     ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
@@ -60,6 +61,7 @@ class _Analysis:
         self.pointwise: set[str] = set()
         self.merged = merged(graph)
         self.merged |= chained(graph, self.merged)
+        self.merged |= {name for pool in in_rows(graph, {})[1].values() for name in pool.inside}
 
     def type(self, value: str) -> TensorType:
         tensor = self.graph.values[value]

@@ -18,10 +18,9 @@ from socsched.compiler import script
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import padded, physical_shape
 from socsched.compiler.passes.relax_form import emit_general, emit_main
-from socsched.compiler.targets.cuda import gemm, index_maps, kernels, rules, sequence_lower
+from socsched.compiler.targets.cuda import gemm, kernels, rules, sequence_lower
 from socsched.compiler.targets.cuda.activation import beyond_relu
 from socsched.compiler.targets.cuda.fuse import fuse
-from socsched.compiler.targets.cuda.index_maps import NOTHING, Moves
 from socsched.compiler.targets.cuda.kernels import Window
 from socsched.compiler.targets.cuda.rules import axis_table
 from socsched.compiler.targets.cuda.schedule import schedule
@@ -29,7 +28,9 @@ from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR, Convolution, Tile
 from socsched.compiler.targets.llvm.fuse import activation, with_numbers
 from socsched.compiler.targets.llvm.vector import window_of
 from socsched.errors import CompileError
+from socsched.graph import index_maps
 from socsched.graph.fusion import Graph, Group
+from socsched.graph.index_maps import NOTHING, Moves
 from socsched.graph.operators import TensorType
 
 Array = np.ndarray[Any, Any]

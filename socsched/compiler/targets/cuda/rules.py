@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.targets.cuda import index_maps, sequence_rules
-from socsched.compiler.targets.cuda.index_maps import Moves
+from socsched.compiler.targets.cuda import sequence_rules
 from socsched.compiler.targets.cuda.kernels import BINARY
 from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR, round_up
+from socsched.graph import index_maps, weighted_sums
 from socsched.graph.fusion import Graph, Group
+from socsched.graph.index_maps import Moves
 
 
 def lying(channels: int) -> int:
@@ -42,7 +43,7 @@ class Judgement:
     unruled: dict[str, str] = field(default_factory=dict)
     plain: set[str] = field(default_factory=set)
     attentions: dict[str, sequence_rules.Attention] = field(default_factory=dict)
-    pools: dict[str, sequence_rules.Pooled] = field(default_factory=dict)
+    pools: dict[str, weighted_sums.Pooled] = field(default_factory=dict)
     inside: set[str] = field(default_factory=set)
     images: set[str] = field(default_factory=set)
 
@@ -74,10 +75,8 @@ def judged(graph: Graph, weights: Mapping[str, Any] | None = None) -> Judgement:
             images.add(group.output)
     for found in sequence_rules.attentions(graph, made.moves):
         made.attentions[found.output] = found
-    pools = {pool.output: pool for pool in sequence_rules.pools(graph, made.moves)}
-    within = {name for pool in pools.values() for name in pool.inside}
-    made.pools.update({name: pool for name, pool in pools.items() if name not in within})
-    wholes: list[sequence_rules.Attention | sequence_rules.Pooled] = [*made.attentions.values(), *made.pools.values()]
+    made.pools.update(weighted_sums.pools(graph, made.moves))
+    wholes: list[sequence_rules.Attention | weighted_sums.Pooled] = [*made.attentions.values(), *made.pools.values()]
     for whole in wholes:
         made.inside.update(whole.inside)
         for name in (whole.output, *whole.inside):

@@ -14,6 +14,7 @@ from typing import Any
 
 from socsched.compiler.environment import T, s_tir, te, tirx
 from socsched.compiler.targets.cuda.tiles import EDGE, LANES, VECTOR, Convolution, Tile, candidates, estimate, round_up
+from socsched.compiler.targets.llvm.kernels import beside, pixel_at, share
 from socsched.errors import CompileError
 
 _ATTRIBUTES = {"tirx.noalias": True}
@@ -168,26 +169,6 @@ def pooled(shape: Points) -> Any:
     return summed
 
 
-def _pixel(g: Any, size: Any, align: bool, border: bool) -> Any:
-    """Return where a coordinate in -1..1 is along a side of `size` pixels, no further outside than counts."""
-    side = T.Cast("float32", size)
-    scaled = (T.Cast("float32", g) + T.float32(1)) * (side - T.float32(int(align))) * T.float32(0.5)
-    low, high = (T.float32(0), side - T.float32(1)) if border else (T.float32(-2), side + T.float32(1))
-    return T.min(T.max(scaled - T.float32(0 if align else 0.5), low), high)
-
-
-def _beside(x: Any, size: Any, step: Any) -> Any:
-    """Return the pixel before a place, or `step` after it, within the image."""
-    return T.min(T.max(T.Cast("int32", T.floor(x)) + step, 0), size - 1)
-
-
-def _share(x: Any, size: Any, step: Any) -> Any:
-    """Return what that pixel contributes: nothing outside."""
-    first, part = T.Cast("int32", T.floor(x)) + step, x - T.floor(x)
-    own = tirx.if_then_else(step == 0, T.float32(1) - part, part)
-    return tirx.if_then_else(tirx.all(first >= 0, first < size), own, T.float32(0))
-
-
 def sampled(shape: Points, align: bool, border: bool) -> Any:
     """Return sampled(X[values], G[places], A[weights], S[points, 3], V, P, W [rows, points], O[rows, channels]).
 
@@ -199,13 +180,13 @@ def sampled(shape: Points, align: bool, border: bool) -> Any:
     values, weights, places = shape.values, shape.weights, shape.places
 
     def at(g, size):
-        return _pixel(g, size, align, border)
+        return pixel_at(g, size, align, border)
 
     def pixel(place, S, k, i, j):
-        return _beside(place[1], S[k, 0], i) * S[k, 1] + _beside(place[0], S[k, 1], j)
+        return beside(place[1], S[k, 0], i) * S[k, 1] + beside(place[0], S[k, 1], j)
 
-    def share(place, S, k, i, j):
-        return _share(place[1], S[k, 0], i) * _share(place[0], S[k, 1], j)
+    def both(place, S, k, i, j):
+        return share(place[1], S[k, 0], i) * share(place[0], S[k, 1], j)
 
     @T.prim_func(s_tir=True, private=True)
     def summed(
@@ -237,7 +218,7 @@ def sampled(shape: Points, align: bool, border: bool) -> Any:
                     place[1] = at(G[P[q, k] + 1], S[k, 0])
                     for i in T.unroll(2):
                         for j in T.unroll(2):
-                            part[i * 2 + j] = share(place, S, k, i, j) * T.Cast("float32", A[W[q, k]])
+                            part[i * 2 + j] = both(place, S, k, i, j) * T.Cast("float32", A[W[q, k]])
                             for v in T.vectorized(VECTOR):
                                 found[i * 2 + j, v] = X[(V[q, k] + pixel(place, S, k, i, j) * S[k, 2] + g) * VECTOR + v]
                     for c in T.unroll(4):

@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import relax
-from socsched.compiler.targets.cuda import index_maps, kernels, recurrent, sequence_kernels
+from socsched.compiler.targets.cuda import kernels, recurrent, sequence_kernels
 from socsched.compiler.targets.cuda import sequence_rules as rules
 from socsched.compiler.targets.cuda.attention import attention_kernel
-from socsched.compiler.targets.cuda.index_maps import NOTHING
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.sequence_kernels import PADDED, AttentionShape, Product, tile_of
 from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR, round_up
 from socsched.compiler.targets.llvm.fuse import activation
 from socsched.errors import CompileError
+from socsched.graph import index_maps, weighted_sums
 from socsched.graph.epilogues import scalar
 from socsched.graph.fusion import Group
+from socsched.graph.index_maps import NOTHING
 
 _WIDE = 32
 """Columns of scores are rounded up to this, so that tiles of several widths fit."""
@@ -53,7 +54,7 @@ def _softmax(own: Any, group: Group) -> None:
 def _softmax_across(own: Any, group: Group, axis: int) -> None:
     """Emit a softmax over another than the last axis: a thread to each sum, neighbours read neighbours."""
     shape = own.graph.values[group.output].shape
-    wanted = rules.in_front(shape, (axis,))
+    wanted = weighted_sums.in_front(shape, (axis,))
     length, count = wanted.shape
     var = own.call(sequence_kernels.softmax_across, wanted.shape, [own.arranged(group.inputs[0], wanted)], wanted.shape)
     order = np.empty(length * count, np.int32)
@@ -62,7 +63,7 @@ def _softmax_across(own: Any, group: Group, axis: int) -> None:
 
 
 def _reduce_sum(own: Any, group: Group) -> None:
-    wanted = rules.in_front(own.graph.values[group.inputs[0]].shape, own.graph.operations[group.output].axes)
+    wanted = weighted_sums.in_front(own.graph.values[group.inputs[0]].shape, own.graph.operations[group.output].axes)
     var = own.call(sequence_kernels.sums, wanted.shape, [own.arranged(group.inputs[0], wanted)], wanted.shape[1:])
     _elementwise(own, group, var)
 
@@ -177,7 +178,7 @@ def attention(own: Any, found: rules.Attention) -> None:
     own.ordered[found.output] = var, order.reshape(-1)
 
 
-def pooled(own: Any, found: rules.Pooled) -> None:
+def pooled(own: Any, found: weighted_sums.Pooled) -> None:
     """Emit a weighted sum as one kernel that reads tensors where they are; its result lies by rows of channels."""
     rows, points = found.at.shape
     channels, one = found.order.shape[1], np.zeros((rows, points), np.int32)
@@ -212,7 +213,7 @@ def pooled(own: Any, found: rules.Pooled) -> None:
         operands = [values, grids, weights]
     else:
         name = found.values[0]
-        order = rules.in_front(own.graph.values[name].shape, found.options["axes"]).T
+        order = weighted_sums.in_front(own.graph.values[name].shape, found.options["axes"]).T
         (values, count), (places,) = _in_one(own, (name,), (order,))
         if _regular(places[None]) is None:
             (values, count), (places,) = _in_one(own, (name,), (order,), copied=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from socsched.compiler.environment import T, tirx
 from socsched.graph.enlargements import resizes
 from socsched.graph.epilogues import gelu, number
 from socsched.graph.fusion import Graph, Group
+from socsched.graph.index_maps import ROWS
 
 _UNARY = ("sigmoid", "tanh", "clip", "leaky_relu", "relu")
 GATES = ("silu", "hard_sigmoid", "hard_swish")
@@ -168,8 +170,8 @@ def _rows(graph: Graph) -> Graph:
         if turn.kind != "transpose":
             continue
         order, first, last = tuple(turn.options["order"]), turn.inputs[0], turn.output
-        kind, gone = {(0, 2, 3, 1): "image_to_rows", (0, 3, 1, 2): "rows_to_image"}.get(order, ""), [turn]
-        if order == (0, 2, 1):
+        kind, gone = next((kind for kind, turned in ROWS.items() if turned == order), ""), [turn]
+        if order in ((0, 2, 1), (1, 0)):
             before = _producer(graph, first)
             after = next(iter(graph.consumers(last)), None) if graph.used_once(last) else None
             if before is not None and before.kind == "reshape" and graph.used_once(first):
@@ -179,10 +181,10 @@ def _rows(graph: Graph) -> Graph:
                 kind, last = "rows_to_image", after.output
                 gone = [turn, after]
         image, rows = (first, last) if kind == "image_to_rows" else (last, first)
-        if not kind or not graph.is_image(image) or graph.values[rows].shape[0] != 1:
+        if not kind or not graph.is_image(image):
             continue
-        (_, channels, height, width), sizes = graph.values[image].shape, graph.values[rows].shape
-        if sizes[-1] == channels and sizes[1:-1] in ((height, width), (height * width,)):
+        (batch, channels, height, width), sizes = graph.values[image].shape, graph.values[rows].shape
+        if batch == 1 and sizes[-1] == channels and prod(sizes) == channels * height * width:
             graph = _put(graph, gone[-1], Group(turn.name, kind, (first,), last, layer=turn.layer), *gone[:-1])
     return graph
 

@@ -73,6 +73,7 @@ class Emitter:
         self.plain: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
         self.partial: dict[str, Any] = {}
+        self.wholes: dict[Any, Any] = {}
 
     def type(self, shape: Any, dtype: str = "") -> Any:
         """Return a tensor type, by default of the dtype in which numbers are stored."""
@@ -102,7 +103,11 @@ class Emitter:
         self.partial[name] = self.builder.emit(call)
 
     def reshaped(self, var: Any, shape: Any) -> Any:
-        return self.builder.emit(relax.op.reshape(var, shape))
+        """Return a tensor in another shape: as a view, which TVM makes of one reshape and not of several."""
+        var = self.wholes.get(var, var)
+        view = self.builder.emit(relax.op.reshape(var, shape))
+        self.wholes[view] = var
+        return view
 
     def unpacked(self, image: Image, tensor: TensorType, offset: int) -> Any:
         args = (image.lying, tensor.shape[1], offset)

@@ -12,6 +12,7 @@ are zero, because their weights are zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from socsched.compiler.environment import T, tirx
@@ -290,6 +291,26 @@ def resize(source: Lying, target: Lying, linear: bool, activation: Activation, r
     return resize_image
 
 
+def pixel_at(coordinate: Any, size: Any, align: bool, border: bool) -> Any:
+    """Return where a coordinate in -1..1 is along a side of `size` pixels, no further outside than counts."""
+    side = T.Cast("float32", size)
+    scaled = (wide(coordinate) + T.float32(1)) * (side - T.float32(int(align))) * T.float32(0.5)
+    low, high = (T.float32(0), side - T.float32(1)) if border else (T.float32(-2), side + T.float32(1))
+    return T.min(T.max(scaled - T.float32(0 if align else 0.5), low), high)
+
+
+def beside(x: Any, size: Any, step: Any) -> Any:
+    """Return the pixel before a place, or `step` after it, within the image."""
+    return T.min(T.max(T.Cast("int32", T.floor(x)) + step, 0), size - 1)
+
+
+def share(x: Any, size: Any, step: Any) -> Any:
+    """Return what that pixel contributes: nothing outside."""
+    first, part = T.Cast("int32", T.floor(x)) + step, x - T.floor(x)
+    own = tirx.if_then_else(step == 0, T.float32(1) - part, part)
+    return tirx.if_then_else(tirx.all(first >= 0, first < size), own, T.float32(0))
+
+
 def grid_sample(image: tuple[int, int, int, int], places: int, align: bool, border: bool, dtype: str) -> Any:
     """Return sample(X[N, C, H W], G[N, 2, P], O[N, C, P]): bilinear, coordinates in -1..1 as of ONNX's GridSample.
 
@@ -299,19 +320,6 @@ def grid_sample(image: tuple[int, int, int, int], places: int, align: bool, bord
     batch, channels, height, width = image
     chunk = min(places, _CHUNK)
     parts = -(-places // chunk)
-
-    def pixel(g: Any, size: int) -> Any:
-        scaled = (g + T.float32(1)) * T.float32((size - align) / 2) - T.float32(0 if align else 0.5)
-        low, high = (0, size - 1) if border else (-2, size + 1)
-        return T.min(T.max(scaled, T.float32(low)), T.float32(high))
-
-    def at(x: Any, size: int, step: int) -> Any:
-        return T.min(T.max(T.Cast("int32", T.floor(x)) + T.int32(step), T.int32(0)), T.int32(size - 1))
-
-    def share(x: Any, size: int, step: int) -> Any:
-        second = x - T.floor(x)
-        inside = T.And(T.floor(x) + step >= 0, T.floor(x) + step < size)
-        return T.if_then_else(inside, second if step else T.float32(1) - second, T.float32(0))
 
     @T.prim_func(s_tir=True, private=True)
     def sample(
@@ -330,17 +338,15 @@ def grid_sample(image: tuple[int, int, int, int], places: int, align: bool, bord
                 pixels = T.sblock_alloc_buffer((4, chunk), "int32")
                 shares = T.sblock_alloc_buffer((4, chunk), "float32")
                 for p in range(chunk):
-                    place[0, p] = pixel(wide(G[r // parts, 0, first + p]), width)
-                    place[1, p] = pixel(wide(G[r // parts, 1, first + p]), height)
-                for p in range(chunk):
-                    pixels[0, p] = at(place[1, p], height, 0) * width + at(place[0, p], width, 0)
-                    pixels[1, p] = at(place[1, p], height, 0) * width + at(place[0, p], width, 1)
-                    pixels[2, p] = at(place[1, p], height, 1) * width + at(place[0, p], width, 0)
-                    pixels[3, p] = at(place[1, p], height, 1) * width + at(place[0, p], width, 1)
-                    shares[0, p] = share(place[1, p], height, 0) * share(place[0, p], width, 0)
-                    shares[1, p] = share(place[1, p], height, 0) * share(place[0, p], width, 1)
-                    shares[2, p] = share(place[1, p], height, 1) * share(place[0, p], width, 0)
-                    shares[3, p] = share(place[1, p], height, 1) * share(place[0, p], width, 1)
+                    place[0, p] = pixel_at(G[r // parts, 0, first + p], width, align, border)
+                    place[1, p] = pixel_at(G[r // parts, 1, first + p], height, align, border)
+                for i in T.unroll(2):
+                    for j in T.unroll(2):
+                        for p in range(chunk):
+                            pixels[i * 2 + j, p] = beside(place[1, p], height, i) * width + beside(
+                                place[0, p], width, j
+                            )
+                            shares[i * 2 + j, p] = share(place[1, p], height, i) * share(place[0, p], width, j)
                 for c, p in T.grid(channels, chunk):
                     O[r // parts, c, first + p] = (
                         shares[0, p] * wide(X[r // parts, c, pixels[0, p]])
@@ -352,8 +358,138 @@ def grid_sample(image: tuple[int, int, int, int], places: int, align: bool, bord
     return sample
 
 
+@dataclass(frozen=True, slots=True)
+class Points:
+    """A weighted sum over `points` for each of `rows`: `vectors` of `lanes` channels; sizes of its flat operands."""
+
+    rows: int
+    points: int
+    vectors: int
+    lanes: int
+    values: int
+    weights: int
+    places: int = 0
+
+    @property
+    def held(self) -> int:
+        """Return the vectors that are summed at once, in registers."""
+        return next(n for n in range(8, 0, -1) if self.vectors % n == 0)
+
+
+def weighted_rows(points: Points, dtype: str) -> Any:
+    """Return pooled(X[values], A[weights], V[rows, points], W[rows, points], O[rows, channels]).
+
+    O[q] = the sum over k of A[W[q, k]] X[V[q, k] ...]: rows of channels from wherever they are.
+    """
+    rows, count, vectors, held, c = points.rows, points.points, points.vectors, points.held, points.lanes
+    chunk, channels, values, weights, tile = min(rows, _CHUNK), vectors * c, points.values, points.weights, (1, held, c)
+
+    @T.prim_func(s_tir=True, private=True)
+    def pooled(
+        X: T.Buffer((values,), dtype),
+        A: T.Buffer((weights,), dtype),
+        V: T.Buffer((rows, count), "int32"),
+        W: T.Buffer((rows, count), "int32"),
+        O: T.Buffer((rows, channels), dtype),
+    ):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(-(-rows // chunk)):
+            with T.sblock("part"):
+                r = T.axis.spatial(-(-rows // chunk), task)
+                T.reads(*whole(X, A, V, W))
+                T.writes(*whole(O))
+                for i, h in T.grid(chunk, vectors // held):
+                    with T.sblock("row"):
+                        n, part = T.axis.remap("SS", [i, h])
+                        T.reads(*whole(X, A, V, W))
+                        T.writes(*whole(O))
+                        acc = T.sblock_alloc_buffer(tile, "float32")
+                        q: T.let[T.int32] = T.min(r * chunk, rows - chunk) + n
+                        first: T.let[T.int32] = part * held * c
+                        over_tile(acc, tile, lambda o, t, v: T.float32(0))
+                        for k in range(count):
+                            over_tile(
+                                *(acc, tile),
+                                lambda o, t, v: acc[o, t, v] + wide(A[W[q, k]]) * wide(X[V[q, k] + first + t * c + v]),
+                            )
+                        for t in T.unroll(held):
+                            for v in T.vectorized(c):
+                                O[q, first + t * c + v] = acc[0, t, v].astype(dtype)
+
+    return pooled
+
+
+def weighted_samples(points: Points, align: bool, border: bool, dtype: str) -> Any:
+    """Return sampled(X[values], G[places], A[weights], S[points, 3], V, P, W [rows, points], O[rows, channels]).
+
+    O[q] = the sum over k of A[W[q, k]] times what lies at G[P[q, k]], G[P[q, k] + 1] (x, y in -1..1, as of ONNX's
+    GridSample) in an image, between four pixels of channels.  It begins at X[V[q, k]] and has S[k, 0] rows of S[k, 1]
+    pixels that are S[k, 2] elements apart.  Outside are zeros, or its `border`.
+    """
+    rows, count, vectors, held, c = points.rows, points.points, points.vectors, points.held, points.lanes
+    chunk, channels, values, weights, tile = min(rows, _CHUNK), vectors * c, points.values, points.weights, (1, held, c)
+    places = points.places
+
+    @T.prim_func(s_tir=True, private=True)
+    def sampled(
+        X: T.Buffer((values,), dtype),
+        G: T.Buffer((places,), dtype),
+        A: T.Buffer((weights,), dtype),
+        S: T.Buffer((count, 3), "int32"),
+        V: T.Buffer((rows, count), "int32"),
+        P: T.Buffer((rows, count), "int32"),
+        W: T.Buffer((rows, count), "int32"),
+        O: T.Buffer((rows, channels), dtype),
+    ):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(-(-rows // chunk)):
+            with T.sblock("part"):
+                r = T.axis.spatial(-(-rows // chunk), task)
+                T.reads(*whole(X, G, A, S, V, P, W))
+                T.writes(*whole(O))
+                for i in range(chunk):
+                    with T.sblock("row"):
+                        n = T.axis.spatial(chunk, i)
+                        T.reads(*whole(X, G, A, S, V, P, W))
+                        T.writes(*whole(O))
+                        acc = T.sblock_alloc_buffer(tile, "float32")
+                        place = T.sblock_alloc_buffer((2, count), "float32")
+                        at = T.sblock_alloc_buffer((4, count), "int32")
+                        part = T.sblock_alloc_buffer((4, count), "float32")
+                        q: T.let[T.int32] = T.min(r * chunk, rows - chunk) + n
+                        for k in range(count):
+                            place[0, k] = pixel_at(G[P[q, k]], S[k, 1], align, border)
+                            place[1, k] = pixel_at(G[P[q, k] + 1], S[k, 0], align, border)
+                        for y in T.unroll(2):
+                            for x in T.unroll(2):
+                                for k in range(count):
+                                    at[y * 2 + x, k] = (
+                                        beside(place[1, k], S[k, 0], y) * S[k, 1] + beside(place[0, k], S[k, 1], x)
+                                    ) * S[k, 2] + V[q, k]
+                                    part[y * 2 + x, k] = (
+                                        share(place[1, k], S[k, 0], y)
+                                        * share(place[0, k], S[k, 1], x)
+                                        * wide(A[W[q, k]])
+                                    )
+                        for h in range(vectors // held):
+                            over_tile(acc, tile, lambda o, t, v: T.float32(0))
+                            for k in range(count):
+                                for m in T.unroll(4):
+                                    over_tile(
+                                        *(acc, tile),
+                                        lambda o, t, v: (
+                                            acc[o, t, v] + part[m, k] * wide(X[at[m, k] + (h * held + t) * c + v])
+                                        ),
+                                    )
+                            for t in T.unroll(held):
+                                for v in T.vectorized(c):
+                                    O[q, (h * held + t) * c + v] = acc[0, t, v].astype(dtype)
+
+    return sampled
+
+
 _CHUNK = 64
-"""Places of a sampled image that a task computes."""
+"""Places of a sampled image, or rows of a weighted sum, that a task computes."""
 
 
 def rows_to_image(target: Lying) -> Any:
@@ -564,29 +700,13 @@ def layer_norm(rows: int, width: int, epsilon: float, c: int, dtype: str) -> Any
 
 def pack(channels: int, target: Lying) -> Any:
     """Return pack(X[1, C, H, W], O): to blocks of ci channels with a border; missing channels are zero."""
-    blocks, ph, pw, ci = target.shape
-    height, width, b_out, dtype = target.height, target.width, target.border, target.dtype
+    ci, shape = target.block, (1, channels, target.height, target.width)
 
-    @T.prim_func(s_tir=True, private=True)
-    def packed(X: T.Buffer((1, channels, height, width), dtype), O: T.Buffer((blocks, ph, pw, ci), dtype)):
-        T.func_attr(_NO_ALIAS)
-        for task in T.parallel(blocks * ph):
-            with T.sblock("row"):
-                r = T.axis.spatial(blocks * ph, task)
-                T.reads(X[0, 0:channels, 0:height, 0:width])
-                T.writes(O[0:blocks, 0:ph, 0:pw, 0:ci])
-                for x, k in T.grid(pw, ci):
-                    O[r // ph, r % ph, x, k] = T.if_then_else(
-                        r % ph >= b_out
-                        and r % ph < height + b_out
-                        and x >= b_out
-                        and x < width + b_out
-                        and r // ph * ci + k < channels,
-                        X[0, r // ph * ci + k, r % ph - b_out, x - b_out],
-                        zero(O),
-                    )
+    def value(X, _, g, y, x, v):
+        pixel = X[0, T.min(g * ci + v, channels - 1), y, x]
+        return pixel if channels % ci == 0 else T.Select(g * ci + v < channels, pixel, zero(X))
 
-    return packed
+    return pixelwise(target, value, [(shape, target.dtype)])
 
 
 def unpack(source: Lying, channels: int, offset: int) -> Any:

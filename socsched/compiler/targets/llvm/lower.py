@@ -15,6 +15,7 @@ from socsched.compiler.targets.llvm import rules
 from socsched.compiler.targets.llvm.convolutions import Convolutions
 from socsched.compiler.targets.llvm.fuse import fuse
 from socsched.compiler.targets.llvm.images import EDGE, Array
+from socsched.compiler.targets.llvm.sums import Sums
 from socsched.compiler.targets.llvm.vector import Vector
 from socsched.graph.batches import one_by_one
 from socsched.graph.enlargements import before_resizing
@@ -52,9 +53,14 @@ class Exact(Convolutions):
         self.plan_slices()
         self.plan_siblings()
         general: list[str] = []
+        sums = Sums(self)
 
         def operators() -> None:
-            general.extend(group.kind for group in self.graph.groups if self.emit_group(group))
+            for group in self.graph.groups:
+                if group.output in sums.found:
+                    sums.emit(group.output)
+                elif group.output not in sums.inside and self.emit_group(group):
+                    general.append(group.kind)
 
         emit_main(self, inputs, variables, operators)
         outputs = tuple(self.at_border(name) for name in self.graph.outputs)
@@ -63,6 +69,11 @@ class Exact(Convolutions):
     def emit_group(self, group: Group) -> bool:
         """Emit an operator; return whether it had no rule."""
         if group.output in self.merged:
+            return False
+        if group.kind == "reshape" and min(self.graph.values[group.output].shape, default=0) > 0:
+            self.plain[group.output] = self.reshaped(
+                self.plain_of(group.inputs[0]), self.graph.values[group.output].shape
+            )
             return False
         rule = self.rule(group)
         if rule is None:

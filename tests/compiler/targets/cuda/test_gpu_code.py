@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cuda_sources import needs_nvcc, report, source_of
 
-from socsched.compiler.targets.cuda import gemm, index_maps, intrinsics, kernels, sequence_lower, sequence_rules
+from socsched.compiler.targets.cuda import gemm, intrinsics, kernels, sequence_lower, sequence_rules
 from socsched.compiler.targets.cuda.lower import _EMITTERS, lower
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
@@ -21,6 +21,7 @@ from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tile_table import TABLE
 from socsched.compiler.targets.cuda.tiles import Convolution, Tile, candidates, gpu, tile_for
 from socsched.errors import CompileError
+from socsched.graph import index_maps
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
 from socsched.models.weights import draw_weights

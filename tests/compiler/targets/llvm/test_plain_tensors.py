@@ -209,21 +209,104 @@ def test_images_are_sampled_between_their_pixels(seed: int, vector: str) -> None
         Layer("y", "grid_sample", ("x", "g"), {}, attrs),
     )
 
-    def sampled(x: dict[str, Array], _: dict[str, Array]) -> Array:
-        found = np.zeros((batch, channels, rows, columns))
-        size = np.array([width, height])
-        scaled = (x["g"].astype(np.float64) + 1) / 2
-        places = scaled * (size - 1) if attrs["align"] else scaled * size - 0.5
-        places = np.clip(places, 0, size - 1) if attrs["padding"] == "border" else places
-        for n, r, c in np.ndindex(batch, rows, columns):
-            left, top = np.floor(places[n, r, c]).astype(int)
-            for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
-                if 0 <= row < height and 0 <= column < width:
-                    share = (1 - abs(places[n, r, c] - (column, row))).prod()
-                    found[n, :, r, c] += share * x["x"][n, :, row, column]
-        return found
+    check(net, vector, lambda x, _: _sampled(x["x"], x["g"], attrs))
 
-    check(net, vector, sampled)
+
+def _sampled(image: Array, grid: Array, attrs: dict[str, Any]) -> Array:
+    """Return an image [N, C, H, W] at the places of a grid [N, rows, columns, 2]."""
+    (batch, channels, height, width), (rows, columns) = image.shape, grid.shape[1:3]
+    found = np.zeros((batch, channels, rows, columns))
+    size = np.array([width, height])
+    scaled = (grid.astype(np.float64) + 1) / 2
+    places = scaled * (size - 1) if attrs["align"] else scaled * size - 0.5
+    places = np.clip(places, 0, size - 1) if attrs["padding"] == "border" else places
+    for n, r, c in np.ndindex(batch, rows, columns):
+        left, top = np.floor(places[n, r, c]).astype(int)
+        for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
+            if 0 <= row < height and 0 <= column < width:
+                share = (1 - abs(places[n, r, c] - (column, row))).prod()
+                found[n, :, r, c] += share * image[n, :, row, column]
+    return found
+
+
+def require_kernel(net: Network, vector: str, name: str) -> None:
+    """Fail unless a network's code has a kernel of this name, and nothing is left to general schedules."""
+    made = lower(fuse_network(net), weights_of(net), VECTORS[vector])
+    assert any(variable.name_hint.startswith(name) for variable in made.module.get_global_vars())
+    assert not {"multiply", "reduce_sum", "grid_sample"} & set(made.general)
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("seed", range(4))
+def test_gathered_products_are_summed_as_rows_of_channels(seed: int, vector: str) -> None:
+    """Features times shares of depths, of which every cell takes the sum of some: as lift and splat."""
+    random = np.random.default_rng(seed)
+    cameras, depths, pixels, cells, each = sides(random, 5, 9)
+    channels, count = 16 * int(random.integers(1, 10)), cameras * depths * pixels
+    table = random.integers(0, count, cells * each)
+    layers = (
+        Layer("m", "multiply", ("d", "f") if seed % 2 else ("f", "d")),
+        Layer("t", "transpose", ("m",), {}, {"order": (0, 1, 3, 2)}),
+        Layer("r", "reshape", ("t",), {}, {"shape": (count, channels)}),
+        Layer("g", "gather", ("r",), {}, {"axis": 0, "indices": tuple(int(n) for n in table)}),
+        Layer("c", "reshape", ("g",), {}, {"shape": (cells, each, channels)}),
+        Layer("y", "reduce_sum", ("c",), {}, {"axis": 1, "keepdims": False}),
+    )
+    net = network({"d": (cameras, depths, 1, pixels), "f": (cameras, 1, channels, pixels)}, {}, *layers)
+    require_kernel(net, vector, "weighted_rows")
+
+    def expected(x: dict[str, Array], _: dict[str, Array]) -> Array:
+        rows = (x["d"].astype(np.float64) * x["f"]).transpose(0, 1, 3, 2).reshape(count, channels)
+        return rows[table].reshape(cells, each, channels).sum(1)
+
+    check(net, vector, expected)
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("seed", range(4))
+def test_samples_of_several_images_are_summed_as_rows_of_channels(seed: int, vector: str) -> None:
+    """Images of several sizes out of one tensor, sampled at a grid each, and weighed: deformable attention."""
+    random = np.random.default_rng(seed)
+    heads, queries, points = sides(random, 3, 7)
+    sizes, channels = [sides(random, 2, 9) for _ in range(1 + seed)], 16 * int(random.integers(1, 4))
+    attrs = {"mode": "bilinear", "padding": ("zeros", "border")[seed % 2], "align": bool(seed // 2 % 2)}
+    layers, parts, first = [], [], 0
+    for n, (height, width) in enumerate(sizes):
+        last = first + height * width
+        layers += [
+            Layer(f"v{n}", "slice", ("v",), {}, {"axes": (1,), "begin": (first,), "end": (last,), "step": (1,)}),
+            Layer(f"t{n}", "transpose", (f"v{n}",), {}, {"order": (0, 2, 3, 1)}),
+            Layer(f"x{n}", "reshape", (f"t{n}",), {}, {"shape": (heads, channels, height, width)}),
+            Layer(f"c{n}", "slice", ("g",), {}, {"axes": (1,), "begin": (n,), "end": (n + 1,), "step": (1,)}),
+            Layer(f"g{n}", "reshape", (f"c{n}",), {}, {"shape": (heads, queries, points, 2)}),
+            Layer(f"s{n}", "grid_sample", (f"x{n}", f"g{n}"), {}, attrs),
+            Layer(f"p{n}", "reshape", (f"s{n}",), {}, {"shape": (heads, channels, queries, 1, points)}),
+        ]
+        parts.append(f"p{n}")
+        first = last
+    whole = {"shape": (heads, channels, queries, len(sizes) * points)}
+    stack = [Layer("k", "concat", tuple(parts), {}, {"axis": 3})] if seed else []
+    layers += [
+        *(*stack, Layer("a", "reshape", ("k" if seed else "p0",), {}, whole), Layer("m", "multiply", ("a", "w"))),
+        Layer("y", "reduce_sum", ("m",), {}, {"axis": 3, "keepdims": False}),
+    ]
+    shapes = {
+        "v": (1, first, heads, channels),
+        "g": (heads, len(sizes), queries, points, 2),
+        "w": (heads, 1, queries, len(sizes) * points),
+    }
+    net = network(shapes, {}, *layers)
+    require_kernel(net, vector, "weighted_samples")
+
+    def expected(x: dict[str, Array], w: dict[str, Array]) -> Array:
+        found, first = [], 0
+        for n, (height, width) in enumerate(sizes):
+            image = x["v"][0, first : first + height * width].transpose(1, 2, 0).reshape(heads, channels, height, width)
+            found.append(_sampled(image, x["g"][:, n], attrs))
+            first += height * width
+        return (np.concatenate(found, 3) * x["w"]).sum(3)
+
+    check(net, vector, expected)
 
 
 def small(batch: int, channels: int, kind: str) -> Network:

@@ -29,6 +29,8 @@ _ROOTS = 4
 NOTHING = -1
 """Place of an element that is zero."""
 KINDS = ("reshape", "transpose", "slice", "pad", "gather", "concat")
+ROWS = {"image_to_rows": (0, 2, 3, 1), "rows_to_image": (0, 3, 1, 2)}
+"""How moves between images and rows of channels, which CPUs have as one operator, turn an image or rows of pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Moves:
             if number is None or (group.kind == "divide" and not number):
                 return None
             return replace(own, factor=own.factor * (number if group.kind == "multiply" else 1 / number))
-        if group.kind not in KINDS or group.weights:
+        if group.kind not in (*KINDS, *ROWS) or group.weights:
             return None
         own = self.of(group.inputs[0])
         index = _index(group, own.index, self.graph.values[group.output].shape)
@@ -172,6 +174,11 @@ def _index(group: Group, index: Array, shape: tuple[int, ...]) -> Array | None:
     options = group.options
     if group.kind == "reshape":
         return index.reshape(shape) if index.size == prod(shape) else None
+    if group.kind in ROWS:
+        _, channels, height, width = shape if group.kind == "rows_to_image" else index.shape
+        pixels = index.reshape((1, height, width, channels)) if group.kind == "rows_to_image" else index
+        turned: Array = pixels.transpose(ROWS[group.kind]).reshape(shape)
+        return turned
     if group.kind == "transpose":
         return np.transpose(index, [int(axis) for axis in options["order"]])
     if group.kind == "slice":

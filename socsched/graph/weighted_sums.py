@@ -86,9 +86,8 @@ def _readable(graph: Graph, moves: Moves, pool: Pooled) -> bool:
         if any(one.factor != 1.0 or int(one.index.min()) < 0 for one in made):
             return False
     pairs = (pairs_of(moves, grid) for grid in dict.fromkeys(pool.places))
-    return all((first + 1 == second).all() for first, second in pairs) and None not in (
-        pixels_of(moves, value) for value in dict.fromkeys(pool.values)
-    )
+    together = all(bool((first + 1 == second).all()) for first, second in pairs)
+    return together and all(pixels_of(moves, value) is not None for value in dict.fromkeys(pool.values))
 
 
 def pixels_of(moves: Moves, value: str) -> tuple[Array, int] | None:
@@ -104,7 +103,8 @@ def pixels_of(moves: Moves, value: str) -> tuple[Array, int] | None:
 def pairs_of(moves: Moves, grid: str) -> Array:
     """Return where the coordinates of places are in their root [2, batch, places]."""
     index = moves.of(grid).index
-    return index.reshape(index.shape[0], 2, -1).swapaxes(0, 1)
+    pairs: Array = index.reshape(index.shape[0], 2, -1).swapaxes(0, 1)
+    return pairs
 
 
 def in_front(shape: tuple[int, ...], axes: Sequence[int]) -> Array:

@@ -261,25 +261,12 @@ def conv2d_inside(conv: Convolution, activation: Activation, residual: int) -> A
     Of every position of the window only the pixels are computed that it reads inside of the image, no border; a row's
     sums wait in memory meanwhile.  The last tile of a position repeats pixels and leaves their sums as they are.
     """
-    source, target, (tw, to), (kh, kw) = (
-        conv.source,
-        conv.target,
-        (conv.tile.pixels, conv.tile.blocks),
-        conv.window.kernel,
-    )
-    (sh, sw), (dh, dw), (top, left), tiled = (
-        *(conv.window.stride, conv.window.dilation, conv.window.pad),
-        (to, tw, target.block),
-    )
-    in_blocks, ci, blocks, c, first, b_in = (
-        *(source.blocks, source.block, target.blocks, target.block),
-        *(target.first, source.border),
-    )
+    source, target, window, tw, to = conv.source, conv.target, conv.window, conv.tile.pixels, conv.tile.blocks
+    (kh, kw), (sh, sw), (dh, dw), (top, left) = window.kernel, window.stride, window.dilation, window.pad
+    in_blocks, ci, height, width, b_in = source.blocks, source.block, source.height, source.width, source.border
+    blocks, c, oh, ow, b_out = target.blocks, target.block, target.height, target.width, target.border
     (all_blocks, ih, iw, _), (total, ph, pw, _) = source.shape, target.shape
-    height, width, oh, ow, b_out, groups = (
-        *(source.height, source.width, target.height, target.width),
-        *(target.border, conv.groups),
-    )
+    first, groups, tiled = target.first, conv.groups, (to, tw, c)
     rb, (rn, rh, rw, rc) = residual, residual_shape(target, residual)
     done = finish(activation, residual >= 0)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from socsched.compiler.environment import T
-from socsched.compiler.quantize.epilogue import Epilogue, Stored, Window, constant
+from socsched.compiler.quantize.epilogue import Epilogue, Stored, Window
 from socsched.compiler.targets.llvm.int8_dot import Dot
 from socsched.compiler.targets.llvm.kernels import _NO_ALIAS, blank_sides, pixelwise, whole
 from socsched.compiler.targets.llvm.vector import Lying, Tile
@@ -116,57 +116,6 @@ def conv2d(
                             O[first + r // oh * to + o, ph - 1 - e, x, v] = blank
 
     return conv_int8
-
-
-def max_pool(source: Lying, target: Lying, window: tuple[int, int, int, int], stored: Stored) -> Any:
-    """Return pool(X, O): maximum over windows (rows, columns, stride, padding); pixels outside the input are ignored.
-
-    The output may begin a window that the input does not fill.
-    """
-    blocks, c, height, width = source.blocks, source.block, source.height, source.width
-    (kh, kw, stride, pad), (_, ih, iw, _), (_, ph, pw, _) = window, source.shape, target.shape
-    b_in, b_out = source.border, target.border
-    dtype, blank, least = stored.dtype, constant(stored.dtype, stored.zero), constant(stored.dtype, stored.low)
-
-    @T.prim_func(s_tir=True, private=True)
-    def pool_int8(X: T.Buffer((blocks, ih, iw, c), dtype), O: T.Buffer((blocks, ph, pw, c), dtype)):
-        T.func_attr(_NO_ALIAS)
-        for task in T.parallel(blocks * ph):
-            with T.sblock("row"):
-                r = T.axis.spatial(blocks * ph, task)
-                T.reads(*whole(X))
-                T.writes(*whole(O))
-                for x in range(pw):
-                    with T.sblock("window"):
-                        w = T.axis.spatial(pw, x)
-                        T.reads(*whole(X))
-                        T.writes(*whole(O))
-                        best = T.sblock_alloc_buffer((c,), dtype)
-                        inside = T.And(T.And(r % ph >= b_out, r % ph < ph - b_out), T.And(w >= b_out, w < pw - b_out))
-                        for v in T.vectorized(c):
-                            best[v] = T.if_then_else(inside, least, blank)
-                        if inside:
-                            for ky, kx in T.grid(kh, kw):
-                                if (
-                                    (r % ph - b_out) * stride + ky >= pad
-                                    and (r % ph - b_out) * stride + ky < height + pad
-                                    and (w - b_out) * stride + kx >= pad
-                                    and (w - b_out) * stride + kx < width + pad
-                                ):
-                                    for v in T.vectorized(c):
-                                        best[v] = T.max(
-                                            best[v],
-                                            X[
-                                                r // ph,
-                                                (r % ph - b_out) * stride + ky - pad + b_in,
-                                                (w - b_out) * stride + kx - pad + b_in,
-                                                v,
-                                            ],
-                                        )
-                        for v in T.vectorized(c):
-                            O[r // ph, r % ph, w, v] = best[v]
-
-    return pool_int8
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array, Scale
 from socsched.compiler.quantize.network import QuantisedGraph, Step, planned_siblings, planned_slices
-from socsched.compiler.targets.llvm import int8_kernels
+from socsched.compiler.targets.llvm import int8_kernels, kernels
 from socsched.compiler.targets.llvm.images import EDGE, Emitter, Image
 from socsched.compiler.targets.llvm.int8_dot import Dot
 from socsched.compiler.targets.llvm.int8_kernels import Operand
 from socsched.compiler.targets.llvm.lower import Exact, Lowered
-from socsched.compiler.targets.llvm.vector import Tile, Vector
+from socsched.compiler.targets.llvm.vector import Tile, Vector, window_of
 from socsched.errors import CompileError
 from socsched.graph.integers import CONVOLUTIONS
 from socsched.graph.operators import TensorType
@@ -246,12 +246,11 @@ class _Lowering(Emitter):
         self.images[step.output] = self.image(target, int8_kernels.combine, args, operands)
 
     def max_pool(self, step: Step) -> None:
-        source, a = self.image_of(step.group.inputs[0]), step.group.attrs
+        source = self.image_of(step.group.inputs[0])
         _, _, height, width = self.graph.values[step.output].shape
         target = replace(source, var=None, height=height, width=width, border=self.border(step.output))
-        kh, kw, stride, pad = (int(a[name]) for name in ("kernel_h", "kernel_w", "stride_h", "pad"))
-        args = (source.lying, target.lying, (kh, kw, stride, pad), self.stored(step.output))
-        self.images[step.output] = self.image(target, int8_kernels.max_pool, args, [source.var])
+        args = (source.lying, target.lying, window_of(step.group), "", self.stored(step.output).zero)
+        self.images[step.output] = self.image(target, kernels.pool, args, [source.var])
 
 
 _EMITTERS: Mapping[str, Callable[[_Lowering, Step], None]] = {

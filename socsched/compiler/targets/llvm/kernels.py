@@ -170,8 +170,8 @@ _BINARY = {
 }
 
 
-def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
-    """Return pool(X, O): the maximum over a window, or its mean.
+def pool(source: Lying, target: Lying, window: Window, average: str, blank: int = 0) -> Any:
+    """Return pool(X, O): the maximum over a window, or its mean; the border of O is `blank`.
 
     `average` is "" for the maximum, "inside" for the mean of the pixels inside the image, "all" for that of the whole
     window (outside counts as zero); pixels outside are never part of a maximum.
@@ -181,7 +181,7 @@ def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
     _, ih, iw, _ = source.shape
     _, ph, pw, _ = target.shape
     oh, ow, b_in, b_out = target.height, target.width, source.border, target.border
-    dtype = target.dtype
+    dtype, edge = target.dtype, tirx.const(blank, target.dtype)
     kept = "float32" if average else dtype
     start = T.float32(0) if average else T.min_value(dtype)
     take = (lambda x, y: x + y.astype("float32")) if average else (lambda x, y: T.max(x, y))
@@ -206,9 +206,9 @@ def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
                 T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
                 T.writes(O[0:blocks, 0:ph, 0:pw, 0:c])
                 if T.Or(r % ph < b_out, r % ph >= oh + b_out):
-                    blank_row(O, r // ph, r % ph, pw, c, zero(O))
+                    blank_row(O, r // ph, r % ph, pw, c, edge)
                 else:
-                    blank_sides(O, r // ph, r % ph, pw, b_out, c, zero(O))
+                    blank_sides(O, r // ph, r % ph, pw, b_out, c, edge)
                     for x in range(ow):
                         with T.sblock("window"):
                             w = T.axis.spatial(ow, x)

@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.launch_list import CPU, evaluate
+from socsched.compiler.launch_list import CPU
 from socsched.compiler.store import library, read_json
 from socsched.errors import UsageError
-from socsched.executor.gpu_programs import PROGRAM
+from socsched.executor.gpu_programs import PROGRAM, Place, placed
+from socsched.files import write_file
 
 _ALIGNMENT = 64
-_PLACES = {"input": "inputs", "constant": "constants", "output": "results"}
 
 
 def stored_cpu_program(artifact: Artifact, room: int) -> Path:
@@ -36,7 +35,7 @@ def stored_cpu_program(artifact: Artifact, room: int) -> Path:
     """
     text = json.dumps(cpu_program(artifact, room), indent=1) + "\n"
     key = hashlib.sha256(text.encode()).hexdigest()[:32]
-    return library("programs", key, PROGRAM, lambda folder: _write(folder / PROGRAM, text))
+    return library("programs", key, PROGRAM, lambda folder: write_file(folder / PROGRAM, text))
 
 
 def cpu_program(artifact: Artifact, room: int) -> dict[str, Any]:
@@ -48,7 +47,16 @@ def cpu_program(artifact: Artifact, room: int) -> dict[str, Any]:
     if plan["symbols"] and room <= 0:
         raise UsageError(f"{artifact.stage}: the largest number of rows of its inputs is not known")
     most = dict.fromkeys(plan["symbols"], room)
-    tensors, sizes = _placed(plan, most)
+    sizes = {"memory": 0, "results": 0}
+
+    def take(space: str, size: int) -> Place:
+        offset = sizes[space]
+        sizes[space] = -(-(offset + size) // _ALIGNMENT) * _ALIGNMENT
+        return {"in": space, "offset": offset}
+
+    given = {index: {"in": "inputs", "input": port, "offset": 0} for port, index in enumerate(plan["inputs"])}
+    places = placed(plan, most, given, take)
+    tensors = [{**places[i], "dtype": b["dtype"], "shape": list(b["shape"])} for i, b in enumerate(plan["buffers"])]
     numbers = {symbol: -1 - number for number, symbol in enumerate(plan["symbols"])}
     for tensor in tensors:
         tensor["shape"] = [numbers.get(size, size) for size in tensor["shape"]]
@@ -69,39 +77,3 @@ def cpu_program(artifact: Artifact, room: int) -> dict[str, Any]:
             for launch in plan["launches"]
         ],
     }
-
-
-def _placed(plan: Mapping[str, Any], most: Mapping[str, int]) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Return the tensors of a launch list in their places, and the sizes of its own memory and of the results."""
-    buffers, sizes = plan["buffers"], {"memory": 0, "results": 0}
-    storages: dict[int, int] = {}
-    for buffer in buffers:
-        if "storage" in buffer:
-            storages[buffer["storage"]] = max(evaluate(buffer["bytes"], most), storages.get(buffer["storage"], 0))
-
-    def take(space: str, size: int) -> int:
-        offset = sizes[space]
-        sizes[space] = -(-(offset + size) // _ALIGNMENT) * _ALIGNMENT
-        return offset
-
-    shared = {storage: take("memory", size) for storage, size in storages.items()}
-    places: dict[int, dict[str, Any]] = {}
-    for index, buffer in enumerate(buffers):
-        space, size = _PLACES.get(buffer["role"], "memory"), evaluate(buffer["bytes"], most)
-        if space == "inputs":
-            places[index] = {"in": space, "input": plan["inputs"].index(index), "offset": 0}
-        elif space == "constants":
-            places[index] = {"in": space, "offset": buffer["offset"]}
-        elif "within" not in buffer:
-            own = shared[buffer["storage"]] if "storage" in buffer else take(space, size)
-            places[index] = {"in": space, "offset": own}
-    for index, buffer in enumerate(buffers):
-        if "within" in buffer:
-            whole = places[buffer["within"]]
-            places[index] = {**whole, "offset": whole["offset"] + buffer["offset"]}
-    made = [{**places[i], "dtype": b["dtype"], "shape": list(b["shape"])} for i, b in enumerate(buffers)]
-    return made, sizes
-
-
-def _write(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")

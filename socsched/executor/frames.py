@@ -69,7 +69,7 @@ def write_inputs(
         made.types = [
             kind if port in fixed else _any_size(kind, live) for port, kind in zip(ports[name], made.types, strict=True)
         ]
-        made.document["ports"] = [_entry(kind) for kind in made.types]
+        made.document["ports"] = [entry_of(kind) for kind in made.types]
         made.coming = () if live else (feed.frame(number) for number in range(count))
         written[name] = made
     return written
@@ -106,7 +106,8 @@ def _any_size(kind: TensorType, live: bool) -> TensorType:
     return replace(kind, shape=(-1, *kind.shape[1:])) if rows else kind
 
 
-def _entry(kind: TensorType) -> dict[str, Any]:
+def entry_of(kind: TensorType) -> dict[str, Any]:
+    """Return a tensor as run.json states it."""
     return {"dtype": kind.dtype, "layout": kind.layout, "shape": list(kind.shape)}
 
 
@@ -151,7 +152,7 @@ def _write(frames: Iterable[Frame], warm: Frame, ports: Sequence[str], file: Pat
                 target.write(array.tobytes())
     document = {
         "file": file.name,
-        "ports": [_entry(kind) for kind in types],
+        "ports": [entry_of(kind) for kind in types],
         "frames": entries[:-1],
         "warm": entries[-1] if entries else {},
     }

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 from typing import Any
 
-from socsched.compiler.builder import compile_stage
-from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.targets.cuda import convert
 from socsched.errors import MachineError, UsageError
-from socsched.executor.gpu_programs import CONSTANTS, FORMAT, Program, after, conversion, store
+from socsched.executor.frames import entry_of
+from socsched.executor.gpu_programs import build_conversions, store
 from socsched.executor.gpu_stages import SORT, number_of, room_of_port, takes_on_gpu
 from socsched.executor.host_calls import host_call
 from socsched.graph.operators import TensorType
@@ -21,7 +19,6 @@ from socsched.runtime.backends.base import Setting
 from socsched.runtime.backends.choose import sort_of
 from socsched.runtime.backends.conversion import target_types
 from socsched.runtime.backends.device_code import compiled
-from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
 
 _ABSENT = {"dtype": "fp32", "layout": "", "shape": [0], "on_host": False}
 """An output that does not cross: a conversion's outputs have the ports of its source."""
@@ -37,23 +34,23 @@ def describe_gpu_conversion(task: Task, setting: Setting, rooms: Mapping[str, in
     names = list(given)
     sinks = {t.sink for t in setting.plan.transitions if t.task == task.name}
     readers = [t for t in setting.plan.tasks if t.name in sinks]
-    made = _Program()
+    tensors: dict[int, tuple[TensorType, TensorType, int]] = {}
     inputs: list[dict[str, Any]] = []
-    outputs, places = [dict(_ABSENT) for _ in names], [{"offset": 0, "bytes": 0} for _ in names]
+    outputs = [dict(_ABSENT) for _ in names]
     for port, kind in wanted.items():
         source, number = _readable(given[port]), names.index(port)
         rows = room_of_port(setting, move.source, port, rooms) if source.shape[:1] == (-1,) else 0
-        full = _filled(source, rows)
-        try:
-            places[number] = made.add(full, replace(kind, shape=full.shape), rows)
-        except MachineError as error:
-            raise UsageError(f"{task.name}: {error}", error.hint) from error
-        inputs.append({"from": move.source, "port": number, **_tensor(source)})
-        form = _tensor(replace(kind, shape=source.shape))
+        full = replace(source, shape=(rows, *source.shape[1:])) if rows else source
+        tensors[number] = full, replace(kind, shape=full.shape), rows
+        inputs.append({"from": move.source, "port": number, **entry_of(source)})
+        form = entry_of(replace(kind, shape=source.shape))
         there = (takes_on_gpu(reader, task, setting, port, form) for reader in readers)
         outputs[number] = {**form, "on_host": not all(there)}
     arch = str(setting.platform.engine(task.engine).target.get("arch", ""))
-    program = store(made.program(arch, places))
+    try:
+        program = store(build_conversions(tensors, len(names), arch))
+    except MachineError as error:
+        raise UsageError(f"{task.name}: {error}", error.hint) from error
     described = {"kind": SORT, "programs": [str(program)], "inputs": inputs}
     return {**described, **number_of(task, setting), "outputs": outputs}
 
@@ -68,70 +65,15 @@ def output_types(name: str, setting: Setting) -> dict[str, TensorType]:
     if sort == "function":
         call = host_call(model, [port.type for port in model.inputs])
         varied = call is not None and call.rows > 0
-        return {port.name: _varying(port.type) if varied else port.type for port in model.outputs}
-    if sort == SORT:
-        artifact = compiled(task, stage, setting)
-    else:
-        engine, scales = setting.platform.engine(task.engine), scales_of(setting, stage)
-        artifact = compile_stage(stage, engine, task.precision, weights_of(setting), len(task.lanes), scales=scales)
-    return dict(zip(artifact.output_names, artifact.outputs, strict=True))
-
-
-class _Program:
-    """The launch list of a conversion as far as it is built."""
-
-    def __init__(self) -> None:
-        self.memory = self.results = 0
-        self.inputs: list[dict[str, Any]] = []
-        self.launches: list[dict[str, Any]] = []
-
-    def add(self, given: TensorType, wanted: TensorType, rows: int) -> dict[str, int]:
-        """Append a tensor's conversion and return its place among the results; `rows`: the most, if they vary."""
-        size = _bytes(given)
-        self.memory, offset = after(self.memory, size)
-        self.results, result = after(self.results, _bytes(wanted))
-        self.inputs.append(
-            {"in": "memory", "offset": offset, "bytes": size, "row_bytes": size // rows if rows else 0, "fill": 0}
-        )
-        self.launches += conversion(given, wanted, offset, {"in": "results", "offset": result}, 0)
-        return {"offset": result, "bytes": _bytes(wanted)}
-
-    def program(self, arch: str, outputs: list[dict[str, int]]) -> Program:
-        code = convert.code(arch)
-        document = {
-            "format": FORMAT,
-            "version": 1,
-            "arch": arch,
-            "code": [str(code)],
-            "sources": [{"file": str(convert.source_of(code)), "options": []}],
-            "weights": CONSTANTS,
-            "memory": self.memory,
-            "constants": 0,
-            "results": self.results,
-            "inputs": self.inputs,
-            "outputs": outputs,
-            "launches": self.launches,
+        return {
+            port.name: replace(port.type, shape=(-1, *port.type.shape[1:])) if varied else port.type
+            for port in model.outputs
         }
-        return Program(document, b"", (), (), ())
+    artifact = compiled(task, stage, setting)
+    return dict(zip(artifact.output_names, artifact.outputs, strict=True))
 
 
 def _readable(kind: TensorType) -> TensorType:
     """Return a type that the kernels read: images with a border arrive from a processor, which lays them plainly."""
     image = len(kind.shape) == 4
     return replace(kind, layout="NCHW") if image and convert.channel_block(kind.layout or "NCHW") is None else kind
-
-
-def _varying(kind: TensorType) -> TensorType:
-    return replace(kind, shape=(-1, *kind.shape[1:]))
-
-
-def _filled(kind: TensorType, rows: int) -> TensorType:
-    return replace(kind, shape=(rows, *kind.shape[1:])) if rows else kind
-
-
-def _bytes(kind: TensorType) -> int:
-    return prod(physical_shape(kind)) * NUMPY_DTYPES[kind.dtype].itemsize
-
-
-def _tensor(kind: TensorType) -> dict[str, Any]:
-    return {"dtype": kind.dtype, "layout": kind.layout, "shape": list(kind.shape)}

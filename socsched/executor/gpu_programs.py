@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -151,42 +151,70 @@ def build_program(
         if lacking := lacks_program(artifact):
             raise UsageError(f"{artifact.stage}: {lacking}")
         builder.add(artifact, last=number == len(artifacts) - 1)
-    codes = [_code(artifact).resolve() for artifact in artifacts]
-    sources = [_source(artifact) for artifact in artifacts]
-    if arriving:
-        codes.append(convert.code(arch).resolve())
-        sources.append({"file": str(convert.source_of(codes[-1])), "options": []})
-    document = {
-        "format": FORMAT,
-        "version": 1,
-        "arch": arch,
-        "code": [*map(str, codes)],
-        "sources": sources,
-        "weights": CONSTANTS,
-        "memory": builder.memory,
-        "constants": len(builder.constants),
-        "results": builder.results,
-        "inputs": builder.inputs,
-        "outputs": builder.outputs,
-        "launches": builder.launches,
-    }
-    made = tuple(builder.input_types.items())
-    outputs = builder.output_types
-    return Program(document, bytes(builder.constants), tuple(n for n, _ in made), tuple(t for _, t in made), outputs)
+    sources = [
+        {"file": str((one.folder / SOURCE).resolve()), "options": list(CUDA_OPTIONS if is_function(one) else ())}
+        for one in artifacts
+    ]
+    return builder.program(arch, [_code(artifact).resolve() for artifact in artifacts], sources, bool(arriving))
+
+
+def build_conversions(tensors: Mapping[int, tuple[TensorType, TensorType, int]], ports: int, arch: str) -> Program:
+    """Return the program that converts tensors, by output port: the form that comes, the one wanted, and the most rows.
+
+    Rows are 0 where they do not vary; `ports` without a conversion have no bytes.  MachineError where no kernel converts.
+    """
+    builder = _Builder(0, {}, 0)
+    builder.outputs = [{"offset": 0, "bytes": 0} for _ in range(ports)]
+    for port, (given, wanted, rows) in tensors.items():
+        size, target = _bytes(given), builder.result(_bytes(wanted))
+        source = builder.own(size)
+        builder.inputs.append({**source, "bytes": size, "row_bytes": size // rows if rows else 0, "fill": 0})
+        builder.launches += conversion(given, wanted, source["offset"], target, 0)
+        builder.outputs[port] = {"offset": target["offset"], "bytes": _bytes(wanted)}
+    return builder.program(arch, [], [], converts=True)
 
 
 def _code(artifact: Artifact) -> Path:
     """Return the file of an artefact's kernels: a cubin, or of OpenCL the source."""
-    return (
-        next(file for name in artifact.files if (file := artifact.folder / name).suffix == ".cl")
-        if (artifact.target == "opencl")
-        else artifact.path
-    )
+    if artifact.target != "opencl":
+        return artifact.path
+    return next(file for name in artifact.files if (file := artifact.folder / name).suffix == ".cl")
 
 
-def _source(artifact: Artifact) -> dict[str, Any]:
-    options = CUDA_OPTIONS if is_function(artifact) else ()
-    return {"file": str((artifact.folder / SOURCE).resolve()), "options": list(options)}
+def placed(
+    plan: Mapping[str, Any],
+    sizes: Mapping[str, int],
+    given: Mapping[int, Place],
+    take: Callable[[str, int], Place],
+    results: str = "results",
+    constants: int = 0,
+) -> dict[int, Place]:
+    """Return the place of every buffer of a launch list; `sizes` are the values of its symbols.
+
+    `given`: the places of inputs.  `take` returns the next place of a size in a space; outputs go to `results`.
+    `constants`: where its constants begin among those of the program.
+    """
+    buffers, places = plan["buffers"], dict(given)
+    storages: dict[int, int] = {}
+    for buffer in buffers:
+        if "storage" in buffer:
+            storages[buffer["storage"]] = max(evaluate(buffer["bytes"], sizes), storages.get(buffer["storage"], 0))
+    shared = {storage: take("memory", size) for storage, size in storages.items()}
+    wholes = {buffers[index].get("within", index) for index in plan["outputs"]}
+    for index, buffer in enumerate(buffers):
+        if buffer["role"] == "constant":
+            places[index] = {"in": "constants", "offset": constants + buffer["offset"]}
+        elif index in wholes:
+            places[index] = take(results, evaluate(buffer["bytes"], sizes))
+        elif "storage" in buffer:
+            places[index] = shared[buffer["storage"]]
+        elif buffer["role"] not in ("input", "part"):
+            places[index] = take("memory", evaluate(buffer["bytes"], sizes))
+    for index, buffer in enumerate(buffers):
+        if buffer["role"] == "part":
+            whole = places[buffer["within"]]
+            places[index] = {**whole, "offset": whole["offset"] + buffer["offset"]}
+    return places
 
 
 class _Builder:
@@ -208,34 +236,13 @@ class _Builder:
         """Append the launches of an artefact."""
         opencl = artifact.target == "opencl"
         plan = read_json(artifact.folder / (OPENCL.file if opencl or is_function(artifact) else CUDA.file))
-        buffers, places = plan["buffers"], {}
         given = [self._input(name, kind) for name, kind in zip(artifact.input_names, artifact.inputs, strict=True)]
         sizes = {
             name: physical_shape(given[where["input"]][1])[where["axis"]] for name, where in plan["symbols"].items()
         }
-        places.update({index: place for index, (place, _) in zip(plan["inputs"], given, strict=True)})
+        own = {index: place for index, (place, _) in zip(plan["inputs"], given, strict=True)}
         base = self._constant((artifact.folder / plan["weights"]).read_bytes())
-        storages: dict[int, int] = {}
-        for buffer in buffers:
-            if "storage" in buffer:
-                size = evaluate(buffer["bytes"], sizes)
-                storages[buffer["storage"]] = max(size, storages.get(buffer["storage"], 0))
-        shared = {storage: self._own(size) for storage, size in storages.items()}
-        wholes = {buffers[index].get("within", index) for index in plan["outputs"]}
-        for index, buffer in enumerate(buffers):
-            size = evaluate(buffer["bytes"], sizes)
-            if buffer["role"] == "constant":
-                places[index] = {"in": "constants", "offset": base + buffer["offset"]}
-            elif index in wholes:
-                places[index] = self._result(size) if last else self._own(size)
-            elif "storage" in buffer:
-                places[index] = shared[buffer["storage"]]
-            elif buffer["role"] not in ("input", "part"):
-                places[index] = self._own(size)
-        for index, buffer in enumerate(buffers):
-            if buffer["role"] == "part":
-                whole = places[buffer["within"]]
-                places[index] = {**whole, "offset": whole["offset"] + buffer["offset"]}
+        places = placed(plan, sizes, own, self._take, "results" if last else "memory", base)
         counted = self._count(plan, given, places)
         for launch in plan["launches"]:
             if not (counted and launch["kernel"] == _SET_COUNT):
@@ -265,13 +272,13 @@ class _Builder:
             raise UsageError(f"{name!r} has rows that vary: their largest number is needed")
         full = replace(kind, shape=_filled(kind.shape, self.room))
         size = _bytes(full)
-        place = self._own(size)
+        place = self.own(size)
         whole = NUMPY_DTYPES[kind.dtype].kind != "i" or len(kind.shape) == 1
         fill = 0 if whole else 255  # unused rows: a count of zero, a position outside the grid
         entry, kept = place, full
         if name in self.arriving:
             kept = self.arriving[name]
-            entry = self._own(_bytes(kept))
+            entry = self.own(_bytes(kept))
             self.launches += conversion(kept, full, entry["offset"], place, self.converter)
         rows = size // self.room if varies else 0
         self.inputs.append({**entry, "bytes": _bytes(kept), "row_bytes": rows, "fill": fill})
@@ -321,11 +328,38 @@ class _Builder:
             }
         )
 
-    def _own(self, size: int) -> Place:
+    def program(self, arch: str, codes: list[Path], sources: list[dict[str, Any]], converts: bool) -> Program:
+        """Return the program; with `converts` the kernels of conversions are the last of its codes."""
+        if converts:
+            codes = [*codes, convert.code(arch)]
+            sources = [*sources, {"file": str(convert.source_of(codes[-1])), "options": []}]
+        document = {
+            "format": FORMAT,
+            "version": 1,
+            "arch": arch,
+            "code": [*map(str, codes)],
+            "sources": sources,
+            "weights": CONSTANTS,
+            "memory": self.memory,
+            "constants": len(self.constants),
+            "results": self.results,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "launches": self.launches,
+        }
+        names, types = tuple(self.input_types), tuple(self.input_types.values())
+        return Program(document, bytes(self.constants), names, types, self.output_types)
+
+    def _take(self, space: str, size: int) -> Place:
+        return self.own(size) if space == "memory" else self.result(size)
+
+    def own(self, size: int) -> Place:
+        """Return a place in the program's own memory."""
         self.memory, offset = after(self.memory, size)
         return {"in": "memory", "offset": offset}
 
-    def _result(self, size: int) -> Place:
+    def result(self, size: int) -> Place:
+        """Return a place among the results."""
         self.results, offset = after(self.results, size)
         return {"in": "results", "offset": offset}
 

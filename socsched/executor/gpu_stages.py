@@ -14,6 +14,7 @@ from socsched.compiler.targets.gpu_functions.program import is_function, marking
 from socsched.cost.cost import launched_ahead
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import MachineError, UsageError
+from socsched.executor.frames import entry_of
 from socsched.executor.gpu_programs import stored_program
 from socsched.executor.host_calls import host_call
 from socsched.graph.operators import TensorType
@@ -53,18 +54,12 @@ def describe_gpu_stage(
     names = artifact.output_names
     mark = marking(names) if is_function(artifact) else None
     read = {
-        name: artifact.target != SORT
-        or where_read(task, setting, name, {"dtype": kind.dtype, "layout": kind.layout})[0]
+        name: artifact.target != SORT or where_read(task, setting, name, entry_of(kind))[0]
         for name, kind in zip(names, artifact.outputs, strict=True)
     }
     records = any(list(names[:3]) == [prefix + port for port in DETECTION_PORTS] for prefix in PREFIXES)
     entries = [
-        {
-            "dtype": kind.dtype,
-            "layout": kind.layout,
-            "shape": list(kind.shape),
-            "on_host": shown or records or read[name] or (name == mark and any(read.values())),
-        }
+        {**entry_of(kind), "on_host": shown or records or read[name] or (name == mark and any(read.values()))}
         for name, kind in zip(names, artifact.outputs, strict=True)
     ]
     described: dict[str, Any] = {"kind": sort_of(task, setting), "programs": [str(program)], "outputs": entries}

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.builder import compile_stage
 from socsched.compiler.launch_list import CPU
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import ONNXRUNTIME
 from socsched.executor import vendor_stages
 from socsched.executor.callbacks import Callbacks, Called
 from socsched.executor.cpu_programs import stored_cpu_program
+from socsched.executor.frames import entry_of
 from socsched.executor.gpu_conversions import describe_gpu_conversion
 from socsched.executor.gpu_stages import SHARING, describe_gpu_stage, room_of, taking_turns, where_read
 from socsched.executor.host_calls import HostCall, host_call
@@ -26,7 +26,7 @@ from socsched.planning.task import LOAD
 from socsched.runtime.backends.base import Call, Setting
 from socsched.runtime.backends.choose import GPUS, VENDOR, Instances, prepare, sort_of, title_of
 from socsched.runtime.backends.conversion import target_types
-from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
+from socsched.runtime.backends.device_code import compiled
 from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
 
 _SORTS = ("synthetic", "function", "network", "conversion", *GPUS, ONNXRUNTIME)
@@ -134,7 +134,7 @@ def _describe(
     if sort == "conversion":
         move = next(t for t in setting.plan.transitions if t.task == task.name)
         entries = [
-            {"from": move.source, "port": _port(setting, move.source, port), **_tensor(kind)}
+            {"from": move.source, "port": _port(setting, move.source, port), **entry_of(kind)}
             for port, kind in target_types(move, setting).items()
         ]
         return {"kind": "convert", "title": title, "inputs": entries}
@@ -196,7 +196,7 @@ def _function(
         "function": call.function,
         "params": bytes(call.params).hex(),
         "inputs": _inputs(setting, bound, [port.name for port in model.inputs], kinds),
-        "outputs": [_tensor(kind) for kind in outputs],
+        "outputs": [entry_of(kind) for kind in outputs],
         "records": _detects(names),
     }
 
@@ -213,8 +213,7 @@ def _host_call(model: Model, kinds: Sequence[TensorType] = ()) -> HostCall | Non
 def _network(
     task: Task, stage: Stage, setting: Setting, rooms: Mapping[str, int], served: Served | None
 ) -> dict[str, Any]:
-    engine, scales = setting.platform.engine(task.engine), scales_of(setting, stage)
-    artifact = compile_stage(stage, engine, task.precision, weights_of(setting), len(task.lanes), scales=scales)
+    artifact = compiled(task, stage, setting)
     if served is not None and CPU.file not in artifact.files:
         return _callback(task, setting, served)
     cheaper = served.cheaper(task) if served is not None else None
@@ -224,7 +223,7 @@ def _network(
         "program": str(stored_cpu_program(artifact, room_of(artifact, stage, setting, rooms))),
         "threads": artifact.threads,
         "inputs": _inputs(setting, setting.bound[stage.name], artifact.input_names, artifact.inputs),
-        "outputs": [_tensor(kind) for kind in artifact.outputs],
+        "outputs": [entry_of(kind) for kind in artifact.outputs],
         **_inside(artifact),
         **({"cheaper": _network(cheaper, stage, setting, rooms, None)} if cheaper is not None else {}),
     }
@@ -253,10 +252,10 @@ def _callback(task: Task, setting: Setting, served: Served) -> dict[str, Any]:
         "title": title_of(task, setting) if stage is None or stage.model is not None else task.name,
         "channels": [served.callbacks.call(called) for _ in range(served.places)],
         "inputs": [
-            {"from": provider, "port": _port(setting, provider, port), **_tensor(kind)}
+            {"from": provider, "port": _port(setting, provider, port), **entry_of(kind)}
             for provider, port, kind in given
         ],
-        "outputs": [_tensor(port.type) for port in ports],
+        "outputs": [entry_of(port.type) for port in ports],
         "records": _detects([port.name for port in ports]),
     }
 
@@ -295,14 +294,14 @@ def _inside(artifact: Artifact) -> dict[str, Any]:
         side: [replace(kind, dtype="fp32") if kind.dtype == "fp16" and not halves else kind for kind in kinds]
         for side, (kinds, _) in sides.items()
     }
-    return {side: [_tensor(kind) for kind in kinds] for side, kinds in own.items() if kinds != list(sides[side][1])}
+    return {side: [entry_of(kind) for kind in kinds] for side, kinds in own.items() if kinds != list(sides[side][1])}
 
 
 def _inputs(
     setting: Setting, bound: Mapping[str, str], names: Sequence[str], kinds: Sequence[TensorType]
 ) -> list[dict[str, Any]]:
     return [
-        {"from": bound[name], "port": _port(setting, bound[name], name), **_tensor(kind)}
+        {"from": bound[name], "port": _port(setting, bound[name], name), **entry_of(kind)}
         for name, kind in zip(names, kinds, strict=True)
     ]
 
@@ -314,10 +313,6 @@ def _port(setting: Setting, provider: str, port: str) -> int:
         return sensors[provider].index(port)
     stage = setting.pipeline.stage(provider)
     return [one.name for one in get_model(stage.model or "", stage.params).outputs].index(port)
-
-
-def _tensor(kind: TensorType) -> dict[str, Any]:
-    return {"dtype": kind.dtype, "layout": kind.layout, "shape": list(kind.shape)}
 
 
 def _stage(task: Task, setting: Setting) -> Stage | None:

@@ -20,14 +20,11 @@ class TvmCpuBackend:
 
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
         """Return the loaded stage with its inputs bound; input tensors are converted to its input layouts."""
-        from socsched.compiler.builder import compile_stage
         from socsched.compiler.loading.stages import load
+        from socsched.runtime.backends.device_code import compiled as compile_planned
 
         assert stage is not None
-        weights = weights_of(setting)
-        engine = setting.platform.engine(task.engine)
-        scales = scales_of(setting, stage)
-        artifact = compile_stage(stage, engine, task.precision, weights, len(task.lanes), scales=scales)
+        artifact = compile_planned(task, stage, setting)
         compiled, bound = load(artifact), setting.bound[stage.name]
         inputs = {name: bound[name] for name in artifact.input_names}
 

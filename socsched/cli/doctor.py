@@ -428,11 +428,11 @@ def _architectures(path: str) -> set[str] | None:
 
 def _opencl() -> Check:
     """Return whether OpenCL kernels can be run here; building them needs no tool."""
-    from socsched.compiler.targets.opencl.device import Device
+    from socsched.compiler.targets.opencl.device import first_device
 
     tool = OPTIONAL["OpenCL"]
     try:
-        return tool.ok(Device().name)
+        return tool.ok(first_device()[2])
     except MachineError as error:
         return tool.missing(str(error))
 

@@ -161,7 +161,7 @@ def build_program(
 def build_conversions(tensors: Mapping[int, tuple[TensorType, TensorType, int]], ports: int, arch: str) -> Program:
     """Return the program that converts tensors, by output port: the form that comes, the one wanted, and the most rows.
 
-    Rows are 0 where they do not vary; `ports` without a conversion have no bytes.  MachineError where no kernel converts.
+    Rows are 0 where they do not vary; other `ports` have no bytes.  MachineError where no kernel converts.
     """
     builder = _Builder(0, {}, 0)
     builder.outputs = [{"offset": 0, "bytes": 0} for _ in range(ports)]

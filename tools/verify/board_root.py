@@ -40,10 +40,10 @@ import numpy as np
 from socsched.cache import cache_dir
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
 from socsched.compiler.native.cross import cross_compiler, require_zig
-from socsched.compiler.targets.opencl.device import Device
 from socsched.graph.operators import TensorType
 from tests.compiler.cuda_emulator import HEADER, LAUNCH
 from tools import ROOT
+from tools.verify.opencl_device import Device
 
 STANDINS = ROOT / "tests" / "executor" / "standins"
 MOUNTED = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.targets.opencl.device import Device
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import MachineError
 from socsched.models.registry import get_model
+from tools.verify.opencl_device import Device
 from tools.verify.opencl_stage import OpenClStage
 
 Array = np.ndarray[Any, Any]

@@ -15,8 +15,8 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.launch_list import OPENCL, evaluate
 from socsched.compiler.loading.aligned import check
 from socsched.compiler.store import read_json
-from socsched.compiler.targets.opencl.device import Device
 from socsched.errors import InputError
+from tools.verify.opencl_device import Device
 
 Array = np.ndarray[Any, Any]
 

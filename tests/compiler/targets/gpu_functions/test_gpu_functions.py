@@ -12,7 +12,6 @@ from socsched.compiler.builder import compile_stage, is_device_function
 from socsched.compiler.targets.gpu_functions import decoders
 from socsched.compiler.targets.gpu_functions.code import IMPLEMENTATIONS, program_of
 from socsched.compiler.targets.gpu_functions.program import FUNCTIONS, FunctionRequest
-from socsched.compiler.targets.opencl.device import Device
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, UsageError
@@ -20,6 +19,7 @@ from socsched.models.elementary import sigmoid
 from socsched.models.registry import get_model
 from tools.verify import gpu_functions as verify
 from tools.verify.gpu_code import Kernel
+from tools.verify.opencl_device import Device
 from tools.verify.opencl_stage import OpenClStage
 
 Make = Callable[..., Engine]

@@ -20,8 +20,6 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.launch_list import OPENCL, evaluate
 from socsched.compiler.loading.stages import load
-from socsched.compiler.targets.opencl import device as opencl_device
-from socsched.compiler.targets.opencl.device import Device
 from socsched.compiler.targets.opencl.passes import SOURCE
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
@@ -29,6 +27,8 @@ from socsched.errors import CompileError, InputError, MachineError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port
+from tools.verify import opencl_device
+from tools.verify.opencl_device import Device
 from tools.verify.opencl_stage import OpenClStage
 
 MALI = {"kind": "opencl", "max_threads_per_block": 64, "host": {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}}

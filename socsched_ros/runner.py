@@ -18,14 +18,13 @@ import numpy as np
 from socsched.compiler.layouts import NUMPY_DTYPES
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import SocschedError, UsageError
-from socsched.executor.run_native import Inputs, execute
+from socsched.executor.run_native import execute
 from socsched.graph.operators import TensorType
 from socsched.models.registry import bindings, get_model
 from socsched.planning.plan import Plan
-from socsched.runtime.arrivals import Arrivals
-from socsched.runtime.frames import Frame, FrameReport
+from socsched.runtime.frames import Arrivals, Frame, FrameReport
 from socsched.runtime.input_files import POINTS
-from socsched.runtime.options import Options
+from socsched.runtime.options import Inputs, Options
 
 POINT_CLOUD, IMAGE = "points", "image"
 TENSORS = {

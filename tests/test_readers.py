@@ -55,7 +55,7 @@ ALLOWED = {
     "socsched/executor/callbacks.py": "messages of its own child",
     "socsched/executor/vendor_stages.py": "sources of the package",
     "socsched/executor/run_native.py": "the journal of its own child, while it grows",
-    "socsched/executor/gpu_programs.py": "what was compiled is trusted, see SECURITY.md",
+    "socsched/executor/programs.py": "what was compiled is trusted, see SECURITY.md",
     "socsched/api/renderers.py": "a picture whose bytes were read within bounds",
     "socsched/runtime/input_files.py": "a picture opened by the bounded reader",
     "socsched/interchange/bag.py": "expands a file opened by the bounded reader, within its allowance",

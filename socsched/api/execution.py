@@ -54,8 +54,9 @@ def run(
     """
     from socsched.api.loading import load_plan, pipeline_of
     from socsched.api.simulation import duration_ns
-    from socsched.executor.rules import AUTO, NATIVE
-    from socsched.executor.run_native import Inputs, execute
+    from socsched.executor.run_native import execute
+    from socsched.executor.settings import AUTO, NATIVE
+    from socsched.runtime.options import Inputs
 
     loaded = load_plan(plan)
     if not loaded.tasks:
@@ -92,8 +93,7 @@ def _settings(options: RunOptions, plan: Plan, pipeline: Pipeline, board: Board,
     from socsched.faults.file import load_faults
     from socsched.faults.model import RUN
     from socsched.runtime.frames_file import NAME
-    from socsched.runtime.options import Options
-    from socsched.runtime.overload import load_policies
+    from socsched.runtime.options import Options, load_policies
 
     return Options(
         executor=options.executor,
@@ -225,8 +225,7 @@ def compute(
     """
     from socsched.descriptor.catalog import get_platform
     from socsched.runtime.functional import compute as run
+    from socsched.runtime.options import Inputs
 
-    platform = get_platform(plan.platform)
-    return run(
-        plan, pipeline, platform, frames=frames, scans=scans, weights=weights, scales=scales, seed=seed, vendor=vendor
-    )
+    inputs = Inputs(scans, weights, scales, frames, seed=seed)
+    return run(plan, pipeline, get_platform(plan.platform), inputs, vendor=vendor)

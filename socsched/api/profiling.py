@@ -108,9 +108,10 @@ def profile(
     from socsched.api.loading import load_pipeline, load_platform
     from socsched.api.options import PlanOptions
     from socsched.api.planning import plan_with
-    from socsched.executor.run_native import Inputs, alone
+    from socsched.executor.run_native import alone
     from socsched.models.sizes import sized
     from socsched.models.weights import load_weights
+    from socsched.runtime.options import Inputs
     from socsched.runtime.profile import measure
 
     how = ProfileOptions(**fields) if options is None else options

@@ -298,9 +298,9 @@ class _Own:
 
     def outputs(self, pipeline: Pipeline, plan: Plan, feed: Path) -> dict[str, Any]:
         """Return the outputs of a network for the inputs in a file."""
-        from socsched.executor.run_native import Inputs, execute
+        from socsched.executor.run_native import execute
         from socsched.runtime.backends.base import plain
-        from socsched.runtime.options import Options
+        from socsched.runtime.options import Inputs, Options
 
         found: dict[str, Any] = {}
 
@@ -315,8 +315,8 @@ class _Own:
 
     def median_ns(self, pipeline: Pipeline, plan: Plan, feed: Path) -> int:
         """Return the median time of a job."""
-        from socsched.executor.run_native import Inputs, execute
-        from socsched.runtime.options import Options
+        from socsched.executor.run_native import execute
+        from socsched.runtime.options import Inputs, Options
         from socsched.trace.columns import DONE
 
         frames = _count(plan.tasks[0].cost_ns) + 1

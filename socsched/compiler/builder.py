@@ -91,8 +91,11 @@ def compile_stage(
     if precision not in precisions(engine):
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
     work = stage_work(stage, precision, part)
-    if target.simulated:
-        _check_rules(work, engine)
+    if target.simulated and (violated := check_operators(work, engine)):
+        raise CompileError(
+            f"stage {work.stage!r} cannot run on {engine.id}: {'; '.join(violated)}",
+            "place the stage on another engine, or cut it where the operators end",
+        )
     require_kernels(work, engine)
     if not target.simulated and (against := as_a_whole(work, engine)):
         raise UsageError(f"stage {stage.name!r} cannot run on {engine.id}: {'; '.join(against)}")
@@ -118,7 +121,9 @@ def compile_stage(
         about = {"stage": stage.name, "model": model.name, "key": key, "weights": provenance}
         about |= {"engine": engine.id, "engine_kind": engine.kind}
         ways = (target, about, names, layout)
-        artifact = store(folder, _space(asked), lambda entry: _apart(replace(asked, folder=entry), *ways))
+        # Winograd turns 9 weights into 36, kept in object, library and constants
+        most = 3 * 4 * 4 * sum(map(prod, network.params.values())) + (1 << 20)
+        artifact = store(folder, most, lambda entry: _apart(replace(asked, folder=entry), *ways))
     # the cache is by content, so one entry serves several stages
     return replace(
         artifact,
@@ -217,20 +222,6 @@ def require_kernels(work: StageWork, engine: Engine) -> None:
             f"stage {work.stage!r} cannot be compiled for {engine.id}: {named(lacking)}",
             "place it on an engine whose runtime computes them, or cut the network where they begin",
         )
-
-
-def _check_rules(work: StageWork, engine: Engine) -> None:
-    violated = check_operators(work, engine)
-    if violated:
-        raise CompileError(
-            f"stage {work.stage!r} cannot run on {engine.id}: " + "; ".join(violated),
-            "place the stage on another engine, or cut it where the operators end",
-        )
-
-
-def _space(asked: Build) -> int:
-    """Return the most bytes a build writes: Winograd turns 9 weights into 36, kept in object, library and constants."""
-    return 3 * 4 * 4 * sum(map(prod, asked.network.params.values())) + (1 << 20)
 
 
 def _compiled(asked: Build, target: Target) -> Compilation:

@@ -76,10 +76,19 @@ def library(kind: str, key: str, name: str, build: Callable[[Path], None]) -> Pa
     `build` is called with an output folder if the entry is absent or differs from what was built.  Raises MachineError
     for an unusable cache, and the errors of `build`.
     """
-    home = _folder(kind) / key
+    parent = cache_dir()
+    try:
+        home = private(parent / kind) / key
+    except OSError as error:
+        raise _unwritable(parent / kind, error) from error
 
     def sound(place: Path) -> bool:
-        return _sound(place / name)
+        file = place / name
+        try:
+            kept = all(map(is_private, (place, file, _sum(file))))
+            return kept and _sum(file).read_text(encoding="utf-8") == file_digest(file)
+        except (OSError, UnicodeDecodeError):
+            return False
 
     if not sound(home):
         with scratch(home.parent) as aside:
@@ -94,24 +103,8 @@ def library(kind: str, key: str, name: str, build: Callable[[Path], None]) -> Pa
     return home / name
 
 
-def _folder(kind: str) -> Path:
-    parent = cache_dir()
-    try:
-        return private(parent / kind)
-    except OSError as error:
-        raise _unwritable(parent / kind, error) from error
-
-
 def _sum(file: Path) -> Path:
     return file.with_name(f"{file.name}.sha256")
-
-
-def _sound(file: Path) -> bool:
-    try:
-        kept = all(map(is_private, (file.parent, file, _sum(file))))
-        return kept and _sum(file).read_text(encoding="utf-8") == file_digest(file)
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def read_json(path: Path) -> Any:

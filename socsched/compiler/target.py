@@ -105,14 +105,6 @@ class Passes:
     package: tuple[Pass, ...] = ()
 
 
-def _all(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    return PRECISIONS
-
-
-def _nothing(spec: TargetSpec, precision: str) -> Mapping[str, Any]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class FunctionBuild:
     """A function to build into `folder` for an engine: `model` has a device implementation (`Model.device`)."""
@@ -147,8 +139,8 @@ class Target:
 
     resolve: Callable[[Mapping[str, Any], str], TargetSpec]
     passes: Callable[[Compilation], Passes]
-    precisions: Callable[[Mapping[str, Any]], tuple[str, ...]] = _all
-    options: Callable[[TargetSpec, str], Mapping[str, Any]] = _nothing
+    precisions: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda entry: PRECISIONS
+    options: Callable[[TargetSpec, str], Mapping[str, Any]] = lambda spec, precision: {}
     simulated: bool = False
     tuned_to_share: bool = False
     functions: Mapping[str, Callable[[FunctionBuild], FunctionCode]] = field(default_factory=dict)

@@ -1,8 +1,10 @@
-"""Stages on GPUs as run.json describes them: compiled, and resolved to programs of the driver."""
+"""Stages, conversions and graphs of a GPU as run.json describes them: compiled to programs of the driver."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from graphlib import TopologicalSorter
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,15 +17,16 @@ from socsched.cost.cost import launched_ahead
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import MachineError, UsageError
 from socsched.executor.frames import entry_of
-from socsched.executor.gpu_programs import stored_program
 from socsched.executor.host_calls import host_call
+from socsched.executor.programs import build_conversions, store, stored_program
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.planning.plan import Plan, Task
 from socsched.planning.task import LOAD, SLOT
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.backends.choose import sort_of
-from socsched.runtime.backends.device_code import compiled
+from socsched.runtime.backends.conversion import target_types
+from socsched.runtime.backends.tvm_cpu import compiled
 from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
 
 SORT = "cuda"
@@ -224,3 +227,124 @@ def room_of_port(setting: Setting, provider: str, port: str, rooms: Mapping[str,
             f"{provider}: the largest number of rows of {port!r} is not known", "run with another executor"
         )
     return max(found)
+
+
+# Conversions planned on a CUDA GPU as run.json describes them: a launch list of the conversion kernels.
+
+_ABSENT = {"dtype": "fp32", "layout": "", "shape": [0], "on_host": False}
+"""An output that does not cross: a conversion's outputs have the ports of its source."""
+
+
+def describe_gpu_conversion(task: Task, setting: Setting, rooms: Mapping[str, int]) -> dict[str, Any]:
+    """Return a conversion's description: its program, and for every port of its source an output.
+
+    `rooms`: the most rows of a sensor's frames.  UsageError for tensors that the GPU does not convert.
+    """
+    move = next(t for t in setting.plan.transitions if t.task == task.name)
+    given, wanted = output_types(move.source, setting), target_types(move, setting)
+    names = list(given)
+    sinks = {t.sink for t in setting.plan.transitions if t.task == task.name}
+    readers = [t for t in setting.plan.tasks if t.name in sinks]
+    tensors: dict[int, tuple[TensorType, TensorType, int]] = {}
+    inputs: list[dict[str, Any]] = []
+    outputs = [dict(_ABSENT) for _ in names]
+    for port, kind in wanted.items():
+        source, number = _readable(given[port]), names.index(port)
+        rows = room_of_port(setting, move.source, port, rooms) if source.shape[:1] == (-1,) else 0
+        full = replace(source, shape=(rows, *source.shape[1:])) if rows else source
+        tensors[number] = full, replace(kind, shape=full.shape), rows
+        inputs.append({"from": move.source, "port": number, **entry_of(source)})
+        form = entry_of(replace(kind, shape=source.shape))
+        there = (takes_on_gpu(reader, task, setting, port, form) for reader in readers)
+        outputs[number] = {**form, "on_host": not all(there)}
+    arch = str(setting.platform.engine(task.engine).target.get("arch", ""))
+    try:
+        program = store(build_conversions(tensors, len(names), arch))
+    except MachineError as error:
+        raise UsageError(f"{task.name}: {error}", error.hint) from error
+    described = {"kind": SORT, "programs": [str(program)], "inputs": inputs}
+    return {**described, **number_of(task, setting), "outputs": outputs}
+
+
+def output_types(name: str, setting: Setting) -> dict[str, TensorType]:
+    """Return the types of a stage's outputs in memory, by port in the order of its model; -1: rows that vary."""
+    task = next(t for t in setting.plan.tasks if t.name == name)
+    stage = setting.pipeline.stage(name)
+    sort, model = sort_of(task, setting), get_model(stage.model or "", stage.params)
+    if built := setting.built.get(name):
+        return {one["port"]: TensorType(tuple(one["shape"]), one["dtype"], one["layout"]) for one in built["outputs"]}
+    if sort == "function":
+        call = host_call(model, [port.type for port in model.inputs])
+        varied = call is not None and call.rows > 0
+        return {
+            port.name: replace(port.type, shape=(-1, *port.type.shape[1:])) if varied else port.type
+            for port in model.outputs
+        }
+    artifact = compiled(task, stage, setting)
+    return dict(zip(artifact.output_names, artifact.outputs, strict=True))
+
+
+def _readable(kind: TensorType) -> TensorType:
+    """Return a type that the kernels read: images with a border arrive from a processor, which lays them plainly."""
+    image = len(kind.shape) == 4
+    return replace(kind, layout="NCHW") if image and convert.channel_block(kind.layout or "NCHW") is None else kind
+
+
+# Consecutive stages of a GPU as one graph: the first one starts the kernels of all (`native/cuda_frame.hpp`).
+
+Described = Mapping[str, Mapping[str, Any]]
+
+
+def joined(plan: Plan, stages: Described, watched: bool = False) -> dict[str, dict[str, Any]]:
+    """Return the stages of run.json, those that follow each other on a GPU as parts of one graph.
+
+    A stage joins the one it follows where nothing else can come between: both are graphs as a whole on the same lanes,
+    it waits for that one alone, and all its data are of the graph, in the form that it takes.  The end of one that
+    nothing outside of the graph waits for is learnt later, from the GPU's clock, unless running jobs are `watched`.
+    """
+    frames: list[list[str]] = []
+    ends: dict[str, list[str]] = {}
+    tasks, made = {task.name: task for task in plan.tasks}, {name: dict(how) for name, how in stages.items()}
+    order = TopologicalSorter({task.name: [name for name in task.after if name in tasks] for task in plan.tasks})
+    for name in order.static_order():
+        task = tasks[name]
+        frame = ends.get(task.after[0]) if len(task.after) == 1 else None
+        if frame is not None and _joins(task, tasks[frame[0]], frame, stages):
+            del ends[frame[-1]]
+            frame.append(name)
+        elif name in stages:
+            frames.append(frame := [name])
+        else:
+            continue
+        ends[name] = frame
+    conversions = {move.task for move in plan.transitions}  # whose readers name the stage before
+    for first, *others in (frame for frame in frames if len(frame) > 1):
+        readers = {
+            one["from"]: name for name, how in stages.items() for one in how.get("inputs", ()) if name not in others
+        }
+        for number, name in enumerate((first, *others)):
+            read = name in readers or name in conversions or any(port["on_host"] for port in stages[name]["outputs"])
+            awaited = any(name in (*task.after, *task.reads) for task in plan.tasks if task.name not in others)
+            made[name] |= {"inner": not read, "shown": watched or read or awaited}
+            made[name] |= {"follows": first, "part": number} if number else {}
+        made[first]["followers"] = [{"task": name, "stage": made[name]} for name in others]
+    return made
+
+
+def _joins(task: Task, first: Task, frame: Sequence[str], stages: Described) -> bool:
+    how, leader = stages.get(task.name, {}), stages[first.name]
+    if any(one.get("kind") != "cuda" or "longest_ns" in one for one in (how, leader)) or task.reads or task.timer:
+        return False
+    alike = (task.engine, task.lanes, task.criticality, task.period_ns)
+    if alike != (first.engine, first.lanes, first.criticality, first.period_ns):
+        return False
+    return all(
+        one["from"] in frame and _lies_as(one, stages[one["from"]]["outputs"][one["port"]]) for one in how["inputs"]
+    )
+
+
+def _lies_as(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    """Return whether a tensor lies as it is wanted; rows that vary are as many as there is room for in either."""
+    sizes = list(zip(wanted["shape"], found["shape"], strict=False))
+    same = len(wanted["shape"]) == len(found["shape"]) and all(a == b or min(a, b) < 0 for a, b in sizes)
+    return same and wanted["dtype"] == found["dtype"] and (len(sizes) != 4 or wanted["layout"] == found["layout"])

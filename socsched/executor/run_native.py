@@ -21,55 +21,29 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError, SocschedError, UsageError
 from socsched.executor.build import require_executor
 from socsched.executor.callbacks import Callbacks
-from socsched.executor.details import DETECTIONS, Details
 from socsched.executor.frames import INPUTS, Written, fed, message, most_rows, write_inputs
-from socsched.executor.outcome import Executed, read_executed, read_outcome
-from socsched.executor.rules import Rules, rules_of
-from socsched.executor.settings import EXECUTED, JOURNAL, SETTINGS, RunSettings, write_settings
+from socsched.executor.outcome import DETECTIONS, Details, Executed, read_executed, read_outcome
+from socsched.executor.settings import EXECUTED, JOURNAL, SETTINGS, Rules, RunSettings, rules_of, write_settings
 from socsched.executor.stages import Served, describe_stages, fixed_ports, sensor_ports
 from socsched.faults.model import RUN, Faults, check_faults
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
 from socsched.runtime import timetable
-from socsched.runtime.arrivals import Arrivals
 from socsched.runtime.backends.base import Backend, Setting
 from socsched.runtime.backends.choose import Instances, replaced_runtimes
 from socsched.runtime.boards.base import Board
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.collect import detecting_stages
-from socsched.runtime.errors import StageFailed, warn
-from socsched.runtime.frames import FrameReport, FrameSource
+from socsched.runtime.errors import StageFailed, on_first_interrupt, warn
+from socsched.runtime.frames import Arrivals, FrameReport, FrameSource
 from socsched.runtime.inputs import prepare_inputs
-from socsched.runtime.interrupts import on_first_interrupt
-from socsched.runtime.options import PLAIN, Options
-from socsched.runtime.overload import Policies
+from socsched.runtime.options import PLAIN, PLAIN_INPUTS, Inputs, Options, Policies
 from socsched.trace.trace import Trace
 
 _LOOK_S, _LOOK_LIVE_S = 0.25, 0.02
 """Intervals at which the journal is read: of a run that is recorded, and of one that is fed from outside."""
 _KEPT = 4096
 """Jobs of a stage whose sampled frames are remembered, to find the oldest data of later ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """What a run computes with, and for how long.
-
-    `scans` are files that feed the matching sensors in turn (`runtime.input_files`); they repeat only with `loop` or if
-    `frames` asks for more.  Other sensors get synthetic data.  `scales` is the file written by `socsched calibrate`,
-    for stages in int8.  `frames` counts frames of the LiDAR, or of the first sensor if there is none.
-    """
-
-    scans: Sequence[Path] | None = None
-    weights: Path | None = None
-    scales: Path | None = None
-    frames: int | None = None
-    duration_ns: int | None = None
-    loop: bool = False
-    seed: int = 0
-
-
-PLAIN_INPUTS = Inputs()
 
 
 def execute(
@@ -102,9 +76,7 @@ def execute(
     if options.faults is not None:
         check_faults(options.faults, RUN)
     executor = require_executor()
-    feeds, horizon = prepare_inputs(
-        setting, inputs.scans, inputs.frames, inputs.duration_ns, inputs.loop, options.topics
-    )
+    feeds, horizon = prepare_inputs(setting, inputs, options.topics)
     for notice in replaced_runtimes(setting):
         warn(notice)
     with ExitStack() as stack:

@@ -13,11 +13,17 @@ from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import ONNXRUNTIME
 from socsched.executor import vendor_stages
 from socsched.executor.callbacks import Callbacks, Called
-from socsched.executor.cpu_programs import stored_cpu_program
 from socsched.executor.frames import entry_of
-from socsched.executor.gpu_conversions import describe_gpu_conversion
-from socsched.executor.gpu_stages import SHARING, describe_gpu_stage, room_of, taking_turns, where_read
+from socsched.executor.gpu_stages import (
+    SHARING,
+    describe_gpu_conversion,
+    describe_gpu_stage,
+    room_of,
+    taking_turns,
+    where_read,
+)
 from socsched.executor.host_calls import HostCall, host_call
+from socsched.executor.programs import stored_cpu_program
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port
 from socsched.models.registry import get_model
@@ -26,7 +32,7 @@ from socsched.planning.task import LOAD
 from socsched.runtime.backends.base import Call, Setting
 from socsched.runtime.backends.choose import GPUS, VENDOR, Instances, prepare, sort_of, title_of
 from socsched.runtime.backends.conversion import target_types
-from socsched.runtime.backends.device_code import compiled
+from socsched.runtime.backends.tvm_cpu import compiled
 from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
 
 _SORTS = ("synthetic", "function", "network", "conversion", *GPUS, ONNXRUNTIME)
@@ -60,7 +66,7 @@ def unsupported_stages(setting: Setting) -> list[str]:
     """Return the stages that only Python runs, in words, without compiling any."""
     found: list[str] = []
     for task in setting.plan.tasks:
-        sort, stage = sort_of(task, setting), _stage(task, setting)
+        sort, stage = sort_of(task, setting), setting.stage(task.name)
         if sort not in (*_SORTS, *((VENDOR,) if task.name in setting.built else ())):
             found.append(f"stage {task.name!r} is a {sort}")
         elif (
@@ -123,7 +129,7 @@ def _describe(
     rooms: Mapping[str, int],
     served: Served | None,
 ) -> dict[str, Any]:
-    sort, stage, title = sort_of(task, setting), _stage(task, setting), title_of(task, setting)
+    sort, stage, title = sort_of(task, setting), setting.stage(task.name), title_of(task, setting)
     if task.name.startswith(LOAD):
         name = task.name.removeprefix(LOAD)
         return {"kind": "load", "title": f"weights of {name}", "loads": name, "inputs": [], "outputs": []}
@@ -231,7 +237,7 @@ def _network(
 
 def _callback(task: Task, setting: Setting, served: Served) -> dict[str, Any]:
     """Return a stage that this process runs; its tensors cross as they are, each of its places has a thread."""
-    stage, cheaper = _stage(task, setting), served.cheaper(task)
+    stage, cheaper = setting.stage(task.name), served.cheaper(task)
     ports = _outputs(task, setting)
     given = _given(task, setting)
 
@@ -262,9 +268,9 @@ def _callback(task: Task, setting: Setting, served: Served) -> dict[str, Any]:
 
 def _given(task: Task, setting: Setting) -> list[tuple[str, str, TensorType]]:
     """Return provider, port and nominal type of the tensors that a task reads."""
-    if move := next((t for t in setting.plan.transitions if t.task == task.name), None):
+    if move := setting.move(task.name):
         return [(move.source, port, kind) for port, kind in target_types(move, setting).items()]
-    stage = _stage(task, setting)
+    stage = setting.stage(task.name)
     if stage is None or stage.model is None:
         return []
     bound, ports = setting.bound[stage.name], get_model(stage.model, stage.params).inputs
@@ -273,9 +279,8 @@ def _given(task: Task, setting: Setting) -> list[tuple[str, str, TensorType]]:
 
 def _outputs(task: Task, setting: Setting) -> Sequence[Port]:
     """Return the ports of a task's outputs, of a conversion those of its source."""
-    move = next((t for t in setting.plan.transitions if t.task == task.name), None)
-    name = task.name if move is None else move.source
-    stage = next((stage for stage in setting.pipeline.stages if stage.name == name), None)
+    move = setting.move(task.name)
+    stage = setting.stage(task.name if move is None else move.source)
     return () if stage is None or stage.model is None else get_model(stage.model, stage.params).outputs
 
 
@@ -313,7 +318,3 @@ def _port(setting: Setting, provider: str, port: str) -> int:
         return sensors[provider].index(port)
     stage = setting.pipeline.stage(provider)
     return [one.name for one in get_model(stage.model or "", stage.params).outputs].index(port)
-
-
-def _stage(task: Task, setting: Setting) -> Stage | None:
-    return next((stage for stage in setting.pipeline.stages if stage.name == task.name), None)

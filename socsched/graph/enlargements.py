@@ -55,7 +55,7 @@ def _joined(graph: Graph, conv: Group) -> Group | None:
         return None
     if not a["kernel_h"] == a["kernel_w"] == a["stride_h"] == a["stride_w"] == a["groups"] == 1:
         return None
-    concat = _maker(graph, conv.inputs[0])
+    concat = graph.maker(conv.inputs[0])
     if concat is None or concat.kind != "concat" or concat.attrs["axis"] != 1 or len(concat.inputs) < 2:
         return None
     if not graph.used_once(concat.output):
@@ -66,15 +66,11 @@ def _joined(graph: Graph, conv: Group) -> Group | None:
 
 def _enlarged(graph: Graph, name: str) -> Group | None:
     """Return the operator that enlarged an image which nothing else reads."""
-    maker = _maker(graph, name)
+    maker = graph.maker(name)
     if maker is None or not resizes(graph, maker) or not graph.used_once(name):
         return None
     (_, channels, *small), large = graph.values[maker.inputs[0]].shape, graph.values[name].shape[2:]
     return maker if channels >= _FEWEST and 2 * prod(small) <= prod(large) else None
-
-
-def _maker(graph: Graph, name: str) -> Group | None:
-    return next((group for group in graph.groups if group.output == name), None)
 
 
 def _spread(

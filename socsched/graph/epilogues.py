@@ -153,14 +153,14 @@ Number = tuple[str | float, bool]
 
 def gelu(graph: Graph, erf: Group) -> tuple[str, Group, list[Group], list[Number]] | None:
     """Return the input of a GELU, its last operator, the others, and its numbers."""
-    inner, moved = _producer(graph, erf.inputs[0]), _reader(graph, erf.output)
+    inner, moved = graph.maker(erf.inputs[0]), _reader(graph, erf.output)
     if inner is None or moved is None or not inner.inputs or not graph.used_once(inner.output):
         return None
     product = _reader(graph, moved.output)
     if moved.kind != "add" or product is None or product.kind != "multiply" or len(product.inputs) != 2:
         return None
     source, other = inner.inputs[0], next((n for n in product.inputs if n != moved.output), "")
-    outer = _reader(graph, product.output) if other == source else _producer(graph, other)
+    outer = _reader(graph, product.output) if other == source else graph.maker(other)
     if outer is None or outer.inputs != ((product.output,) if other == source else (source,)):
         return None
     if not graph.used_once(outer.inputs[0] if other == source else outer.output):
@@ -197,10 +197,6 @@ def number(group: Group) -> float | None:
     """Return the number that an operator of one input combines it with, None if there is none."""
     number = group.options.get("number")
     return float(np.float32(number)) if isinstance(number, float) and not group.weights else None
-
-
-def _producer(graph: Graph, value: str) -> Group | None:
-    return next((group for group in graph.groups if group.output == value), None)
 
 
 def _reader(graph: Graph, value: str) -> Group | None:

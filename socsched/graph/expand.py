@@ -72,11 +72,14 @@ def _conv2d_transpose(attrs: Mapping[str, Any], shape: Shape, weight: Shape) -> 
     return (shape[0], out_channels * groups, *sides), {**_window(attrs, tuple(kernel)), **channels}
 
 
-def _dense(attrs: Mapping[str, Any], shape: Shape, weight: Shape) -> tuple[Shape, dict[str, float]]:
-    return (*shape[:-1], weight[0]), {"in_channels": weight[1], "out_channels": weight[0]}
-
-
-WEIGHTED = {"conv2d": _conv2d, "conv2d_transpose": _conv2d_transpose, "dense": _dense}
+WEIGHTED: dict[str, Callable[[Mapping[str, Any], Shape, Shape], tuple[Shape, dict[str, float]]]] = {
+    "conv2d": _conv2d,
+    "conv2d_transpose": _conv2d_transpose,
+    "dense": lambda attrs, shape, weight: (
+        (*shape[:-1], weight[0]),
+        {"in_channels": weight[1], "out_channels": weight[0]},
+    ),
+}
 """Shape and attributes of operators with a weight, from attributes, input shape and weight shape."""
 
 
@@ -162,10 +165,6 @@ def _reshape(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
     return tuple(sizes), {}, {}
 
 
-def _transpose(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
-    return tuple(shapes[0][axis] for axis in attrs["order"]), {}, {}
-
-
 def _softmax(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
     axis = int(attrs["axis"]) % len(shapes[0])
     length = shapes[0][axis]
@@ -200,7 +199,7 @@ OTHERS: dict[str, Callable[[Mapping[str, Any], list[Shape]], Found]] = {
     "slice": _sliced,
     "resize2d": _resize2d,
     "reshape": _reshape,
-    "transpose": _transpose,
+    "transpose": lambda attrs, shapes: (tuple(shapes[0][axis] for axis in attrs["order"]), {}, {}),
     "softmax": _softmax,
     "pad": _padded,
     "argmax": _argmax,
@@ -331,7 +330,8 @@ class _Expansion:
             if layer.op == "matmul" and "constant" in layer.weights:
                 self.matmul_constant(layer, inputs, shapes[0])
                 return
-            dtype = "int64" if _indices(layer) else types[0].dtype
+            places = layer.op == "argmax" or (layer.op == "topk" and layer.attrs["result"] == "indices")
+            dtype = "int64" if places else types[0].dtype
             self.emit(layer, "", layer.op, inputs, shape, dtype, attrs=attrs, **more)
         else:
             raise CompileError(f"{self.network.name}: layer {layer.name!r}: unknown op {layer.op!r}")
@@ -429,11 +429,6 @@ class _Expansion:
         scaled = self.emit(layer, "scaled", "multiply", inputs, shape, options={"number": slope})
         moved = self.emit(layer, "moved", "add", [scaled], shape, options={"number": offset})
         return self.emit(layer, part, "clip", [moved], shape, options={"low": 0.0, "high": 1.0})
-
-
-def _indices(layer: Layer) -> bool:
-    """Return whether a layer's result is places rather than values."""
-    return layer.op == "argmax" or (layer.op == "topk" and layer.attrs["result"] == "indices")
 
 
 _SPELT_OUT = frozenset(

@@ -82,6 +82,10 @@ class Graph:
         """Return whether `value` has exactly one reader and does not leave the graph."""
         return value not in self.outputs and sum(group.inputs.count(value) for group in self.groups) == 1
 
+    def maker(self, value: str) -> Group | None:
+        """Return the operator that makes a value, None for an input."""
+        return next((group for group in self.groups if group.output == value), None)
+
     def is_image(self, *names: str) -> bool:
         """Return whether all these values are images of one frame, which can be stored in blocks of channels."""
         kinds = [self.values[name] for name in names]

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from socsched.interchange.profile_model import Board, Recording
-from socsched.runtime.sensors import alarms, hottest, whole_rail
-from socsched.runtime.tegrastats import Sample, parse
+from socsched.runtime.meters import Sample, alarms, hottest, parse, whole_rail
 
 _THROTTLED = 0.98
 """A clock below this share of the highest one in the log counts as lowered."""

@@ -327,4 +327,4 @@ def _trace(threads: list[tuple[str, _Thread]], gaps: int) -> Trace:
         jobs.append(Job(name, frame, *times, status="done", migrations=moved))
         releases.setdefault(name, []).append(ready - zero)
     slices.sort(key=lambda piece: piece.start_ns)
-    return Trace("measured", max(piece.end_ns for piece in slices), 0, jobs, slices, [], releases, {})
+    return Trace("measured", max(piece.end_ns for piece in slices), 0, jobs, slices, [], releases)

@@ -13,7 +13,7 @@ from pathlib import Path
 from socsched.errors import InputError
 from socsched.interchange.board_log import heat_in_words, power_in_words
 from socsched.interchange.profile_model import Board, Recording
-from socsched.runtime.sensors import whole_rail
+from socsched.runtime.meters import whole_rail
 
 _TOTALS = ("Power TOT", "power cur")
 _HINT = "give a log of jtop_logger: jtop.stats as comma-separated values with a line of names"

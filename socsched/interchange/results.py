@@ -131,7 +131,7 @@ def _named(trace: Trace) -> tuple[Trace, dict[str, str]]:
     slices = [
         replace(piece, engine=engines[piece.engine], name=tasks.get(piece.name, piece.name)) for piece in trace.slices
     ]
-    return Trace("measured", trace.duration_ns, trace.seed, jobs, slices, [], {}, {}), tasks
+    return Trace("measured", trace.duration_ns, trace.seed, jobs, slices, [], {}), tasks
 
 
 def tasks_of(trace: Trace) -> tuple[RecordedTask, ...]:
@@ -230,7 +230,7 @@ def _with_deadlines(trace: Trace, due: Mapping[str, int]) -> Trace:
         while len(times) < job.frame < len(times) + 10**5:  # frames that the trace does not show
             times.append(job.activation_ns)
         times.append(job.activation_ns)
-    return Trace("measured", trace.duration_ns, trace.seed, jobs, slices, [], releases, {})
+    return Trace("measured", trace.duration_ns, trace.seed, jobs, slices, [], releases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ def _profile_trace(rows: Sequence[_Row], zero: int) -> Trace:
         if name == row.group[0]:
             releases.setdefault(name, []).append(ready - zero)
     slices.sort(key=lambda found: found.start_ns)
-    return Trace("measured", max(found.end_ns for found in slices), 0, jobs, slices, [], releases, {})
+    return Trace("measured", max(found.end_ns for found in slices), 0, jobs, slices, [], releases)
 
 
 def _profile_plan(rows: Sequence[_Row], platform: Platform, imported: Imported, zero: int) -> Plan:

@@ -817,7 +817,7 @@ def trace_of(graph: CallbackGraph, longest: Mapping[str, PathResponse]) -> Trace
     releases = {node.name: [t - zero for t in node.releases] for node in graph.nodes.values() if node.releases}
     releases |= {source.name: [t - zero for t in source.times] for source in graph.sources.values()}
     slices.sort(key=lambda s: s.start_ns)
-    return Trace("measured", max(s.end_ns for s in slices), 0, jobs, slices, [], releases, {})
+    return Trace("measured", max(s.end_ns for s in slices), 0, jobs, slices, [], releases)
 
 
 def _origin(graph: CallbackGraph, node: CallbackNode) -> str:

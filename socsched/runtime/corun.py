@@ -28,6 +28,7 @@ from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.errors import warn
 from socsched.runtime.functional import evaluate
 from socsched.runtime.inputs import prepare_inputs
+from socsched.runtime.options import Inputs
 
 _WARM = 2
 _SETTLE_S = 0.02
@@ -49,7 +50,7 @@ def record(
 ) -> Recorded:  # fmt: skip
     """Run one frame and return the inputs and outputs of every stage with a model."""
     setting = Setting(plan, pipeline, platform, bindings(pipeline), weights)
-    feeds, horizon = prepare_inputs(setting, scans, 1, None, False)
+    feeds, horizon = prepare_inputs(setting, Inputs(scans, frames=1))
     recorded = Recorded()
 
     def heard(task: Task, frame: int, values: Mapping[str, Outputs], outputs: Outputs) -> None:

@@ -7,9 +7,8 @@ plan for another board run with each engine's precision and layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from socsched.compiler.toolchains.hand_over import vendor_compiler
@@ -26,6 +25,7 @@ from socsched.runtime.errors import StageFailed
 from socsched.runtime.frames import FrameSource, facts_of
 from socsched.runtime.frames_file import merge
 from socsched.runtime.inputs import prepare_inputs
+from socsched.runtime.options import PLAIN_INPUTS, Inputs
 from socsched.trace.trace import Trace
 
 VENDOR_SIM = "vendor-sim"
@@ -119,29 +119,25 @@ def evaluate(
                     evaluation.deliver(name, frame, {name: content.outputs})
 
 
-def compute(  # noqa: PLR0913 - named by callers
+def compute(
     plan: Plan,
     pipeline: Pipeline,
     platform: Platform,
+    inputs: Inputs = PLAIN_INPUTS,
     *,
-    frames: int | None = None,
-    scans: Sequence[Path] | None = None,
-    weights: Path | None = None,
-    scales: Path | None = None,
-    seed: int = 0,
     stats: bool = False,
     vendor: bool = False,
 ) -> dict[int, dict[str, Any]]:
     """Return the results of the stages of `plan` for each frame, in the form of `Trace.details`.
 
-    `platform` is the plan's; other parameters are those of `executor.run_native.Inputs`.  With `vendor`, stages of
-    accelerators run in their vendor's simulator, compiled by its compiler.
+    `platform` is the plan's.  With `vendor`, stages of accelerators run in their vendor's simulator, compiled by its
+    compiler.
     """
     if vendor:
         check_vendors(plan, platform)
     here = as_simulated(platform, vendor)
-    setting = Setting(plan, pipeline, here, bindings(pipeline), weights, seed, scales)
-    feeds, horizon = prepare_inputs(setting, scans, frames, None, False)
+    setting = Setting(plan, pipeline, here, bindings(pipeline), inputs.weights, inputs.seed, inputs.scales)
+    feeds, horizon = prepare_inputs(setting, inputs)
     return details_of(setting, feeds, horizon, stats, {"synthetic": _Nothing(), "conversion": _Nothing()})
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
-from socsched.models.model import Model, Port
+from socsched.models.model import Model
 from socsched.models.registry import get_model
 from socsched.runtime import timetable
 from socsched.runtime.backends.base import Setting
@@ -23,6 +22,7 @@ from socsched.runtime.backends.choose import sort_of
 from socsched.runtime.errors import warn
 from socsched.runtime.frames import Frame, FrameSource
 from socsched.runtime.input_files import MCAP, POINTS, InputFiles, of_files, require_used
+from socsched.runtime.options import Inputs
 from socsched.units import format_duration
 
 ALL_ROUND = frozenset(("centerpoint.voxelise",))
@@ -80,7 +80,8 @@ class Samples:
             generator = numpy.random.default_rng([self.seed, index])
             drawn = {id(model): draw(model, generator) for model in self.readers.values()}
             outputs = {port: drawn[id(model)][port] for port, model in self.readers.items()}
-            self.made[index] = Frame(outputs, f"{'image' if _image(outputs) else 'input'} {index}")
+            dtypes = [str(array.dtype) for array in outputs.values()]
+            self.made[index] = Frame(outputs, f"{'image' if dtypes == ['uint8'] else 'input'} {index}")
         return self.made[index]
 
     def warm(self) -> Frame:
@@ -91,10 +92,6 @@ class Samples:
         """Draw the inputs."""
         for number in range(min(frames, _SAMPLES)):
             self.frame(number)
-
-
-def _image(outputs: Mapping[str, Any]) -> bool:
-    return [str(array.dtype) for array in outputs.values()] == ["uint8"]
 
 
 @dataclass(slots=True)
@@ -140,7 +137,7 @@ def sources(
         stages = [
             (stage, port) for stage, given in bound.items() for port, name in given.items() if name == sensor.name
         ]
-        taken = {port: _port(pipeline, stage, port) for stage, port in stages}
+        taken = {port: next(p for p in _model(pipeline, stage).inputs if p.name == port) for stage, port in stages}
         ports = {name: port.type for name, port in taken.items()}
         least = {name: port.least for name, port in taken.items() if port.least}
         offered |= ports
@@ -162,41 +159,33 @@ def _synthetic(
     return Nothing()
 
 
-def _port(pipeline: Pipeline, stage: str, port: str) -> Port:
-    return next(p for p in _model(pipeline, stage).inputs if p.name == port)
-
-
 def _model(pipeline: Pipeline, stage: str) -> Model:
     chosen = pipeline.stage(stage)
     return get_model(chosen.model or "", chosen.params)
 
 
 def prepare_inputs(
-    setting: Setting,
-    scans: Sequence[Path] | None,
-    frames: int | None,
-    duration_ns: int | None,
-    loop: bool,
-    topics: Mapping[str, str] | None = None,
+    setting: Setting, inputs: Inputs, topics: Mapping[str, str] | None = None
 ) -> tuple[dict[str, FrameSource], int]:
-    """Return the frame sources of a run and its horizon in ns; arguments as those of `executor.run_native.Inputs`.
+    """Return the frame sources of a run and its horizon in ns; `topics` as in `sources`.
 
     Warns of a run that is shorter than asked for, and of stages without weights or scales.
     """
-    plan, pipeline = setting.plan, setting.pipeline
-    feeds = sources(pipeline, setting.bound, scans, setting.seed, topics)
+    plan, pipeline, duration_ns = setting.plan, setting.pipeline, inputs.duration_ns
+    feeds = sources(pipeline, setting.bound, inputs.scans, setting.seed, topics)
     fed = next((name for name, feed in feeds.items() if isinstance(feed, InputFiles)), None)
     lidar = fed or next((sensor.name for sensor in pipeline.sensors if sensor.kind == "lidar"), None)
     lead = timetable.lead_source(plan, lidar)
-    files = 0 if fed is None or loop else feeds[fed].count
-    horizon = timetable.horizon_ns(plan, lead, files, frames, duration_ns)
-    if files and not frames and duration_ns and horizon < duration_ns:
+    files = 0 if fed is None or inputs.loop else feeds[fed].count
+    horizon = timetable.horizon_ns(plan, lead, files, inputs.frames, duration_ns)
+    if files and not inputs.frames and duration_ns and horizon < duration_ns:
         length = f"{format_duration(horizon)} of {format_duration(duration_ns)}"
         warn(f"the input has {files} frames of {fed}: the run ends after {length}; --loop repeats them")
     networks = [
         task for task in plan.tasks if sort_of(task, setting) in ("network", "cuda", "dla") and task.kind == "stage"
     ]
-    unready = [task for task in networks if not _ready(pipeline, task.name)]
+    ready = {s.name for s in pipeline.stages if s.model and get_model(s.model, s.params).ready}  # with own weights
+    unready = [task for task in networks if task.name not in ready]
     if setting.weights is None and unready:
         warn("no weights given: the networks run with seeded random weights, so their outputs are meaningless")
     if setting.scales is None and any(
@@ -207,9 +196,3 @@ def prepare_inputs(
         if name in feeds:
             feeds[name].preload(timetable.frames_of(plan, name, horizon))
     return feeds, horizon
-
-
-def _ready(pipeline: Pipeline, stage: str) -> bool:
-    """Return whether a stage's network includes its weights, so that no weights file is needed."""
-    chosen = next((one for one in pipeline.stages if one.name == stage), None)
-    return bool(chosen and chosen.model and get_model(chosen.model, chosen.params).ready)

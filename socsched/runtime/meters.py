@@ -1,18 +1,18 @@
-"""Meters that sample in a dedicated thread or process: INA3221 sensors, tegrastats, NVML."""
+"""Meters of boards in threads and processes of their own: INA3221, tegrastats, NVML; what rails and zones mean."""
 
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from socsched.runtime.boards.base import Steps, read_text
-from socsched.runtime.sensors import power_of
-from socsched.runtime.tegrastats import parse
 
 CHANNELS = (1, 2, 3)
 """Channels of an INA3221 that are rails; in4 to in7 are shunt voltages and their sum."""
@@ -177,3 +177,157 @@ class Nvml:
             if not self._library.nvmlDeviceGetClockInfo(self._device, kind, ctypes.byref(value)):
                 found[name] = value.value * 1e6
         return found
+
+
+# Lines of NVIDIA's `tegrastats`, in the formats of L4T 24 to 36 and of JetPack 7.
+#
+# L4T 24, 28   cpu [0%,off,off,0%]@345 (one clock for all cores), EMC 7%@665, GR3D 0%@114
+# L4T 32       POM_5V_GPU 40/40, temperatures and clocks as in 35, no units behind power
+# L4T 35, 36   GR3D_FREQ 0%@1300, CPU@41.4C, VDD_GPU_SOC 2403mW/2403mW (now / average)
+# JetPack 7    a date first, GR3D_FREQ 12%@[1300,1300] (one clock per GPC), cpu@52.968C, VDD_GPU_SOC
+#              5139mW/5139mW/5139mW (now / average / peak), engines that are off in words (NVDLA0 off)
+#
+# What rails and zones stand for is said below.
+
+_POWER = re.compile(r"\b([A-Z][A-Za-z0-9_]*) (-?\d{1,12})(?:mW)?/(-?\d{1,12})(?:mW)?(?:/(-?\d{1,12})(?:mW)?)?(?=\s|$)")
+_MEMORY = re.compile(r"\b(RAM|SWAP|IRAM) (\d{1,12})/(\d{1,12})([kKMG])B(?: \([^)]*\))?")
+_UNITS = {"k": 2**10, "K": 2**10, "M": 2**20, "G": 2**30}
+_CPU = re.compile(r"\b(?:CPU|cpu) \[([^\[\]]*)\](?:@(\d{1,12}))?")
+_CORE = re.compile(r"(\d{1,12})%(?:@(\d{1,12}))?")
+_EMC = re.compile(r"\bEMC(?:_FREQ)? (?:(\d{1,12})%)?(?:@(\d{1,12}))?")
+_GPU = re.compile(r"\bGR3D(?:_FREQ)? (?:(\d{1,12})%)?(?:@\[?(\d[\d,]{0,80})\]?)?")
+_ENGINE = re.compile(r"\b(NVDLA\d|NVENC\d?|NVDEC\d?|PVA\d)(?:_FREQ)? (?:(off)\b|(?:(\d{1,12})%)?@(\d{1,12}))")
+_ZONE = re.compile(r"\b([A-Za-z][\w-]*)@(-?\d{1,12}(?:\.\d{1,12})?)C\b")
+_MHZ = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line: bytes, Hz, mW, degrees Celsius; loads from 0 to 1.
+
+    `cores` has None for a core that is off.  A clock or load missing from the line is None; an engine that is off has
+    clock 0, as a core whose clock the line does not state.  `zones_c` holds every zone that is on.
+    """
+
+    ram_bytes: int = 0
+    ram_total_bytes: int = 0
+    cores: tuple[tuple[float, int] | None, ...] = ()
+    emc_load: float | None = None
+    emc_hz: int | None = None
+    gpu_load: float | None = None
+    gpu_hz: int | None = None
+    engines_hz: Mapping[str, int] = field(default_factory=dict)
+    zones_c: Mapping[str, float] = field(default_factory=dict)
+    rails_mw: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def power_mw(self) -> int | None:
+        """Return the module's power: that of its input rail, else the sum of all rails, None without rails."""
+        power = power_of(self.rails_mw)
+        return None if power is None else round(power)
+
+    def counters(self) -> dict[str, float]:
+        """Return the counter values of a sample that a trace records."""
+        found: dict[str, float] = {f"rail_mw.{name}": float(value) for name, value in self.rails_mw.items()}
+        if self.power_mw is not None:
+            found["power_mw"] = float(self.power_mw)
+        for name, value in (("gpu_hz", self.gpu_hz), ("emc_hz", self.emc_hz)):
+            if value is not None:
+                found[name] = float(value)
+        found |= {f"celsius.{zone.lower()}": value for zone, value in temperatures(self.zones_c).items()}
+        return found | {f"{name.lower()}_hz": float(clock) for name, clock in self.engines_hz.items()}
+
+
+def parse(line: str) -> Sample | None:
+    """Return the sample of a line, None if it is not a tegrastats line."""
+    memory = {name: (int(used), int(total), _UNITS[unit]) for name, used, total, unit in _MEMORY.findall(line)}
+    if "RAM" not in memory:
+        return None
+    used, total, unit = memory["RAM"]
+    cpu, emc, gpu = _CPU.search(line), _EMC.search(line), _GPU.search(line)
+    rest = _CPU.sub("", _MEMORY.sub("", line))
+    return Sample(
+        ram_bytes=used * unit,
+        ram_total_bytes=total * unit,
+        cores=tuple(_core(text, cpu[2]) for text in cpu[1].split(",")) if cpu else (),
+        emc_load=_load(emc and emc[1]),
+        emc_hz=_clock(emc and emc[2]),
+        gpu_load=_load(gpu and gpu[1]),
+        gpu_hz=_clock(gpu and gpu[2]),
+        engines_hz={name: 0 if off else int(clock) * _MHZ for name, off, _, clock in _ENGINE.findall(rest)},
+        zones_c={name: float(value) for name, value in _ZONE.findall(rest) if float(value) > OFF_C},
+        rails_mw={name: int(now) for name, now, *_ in _POWER.findall(rest)},
+    )
+
+
+def _core(text: str, common: str | None) -> tuple[float, int] | None:
+    found = _CORE.fullmatch(text.strip())
+    return (int(found[1]) / 100, int(found[2] or common or 0) * _MHZ) if found else None
+
+
+def _load(text: str | None) -> float | None:
+    return int(text) / 100 if text else None
+
+
+def _clock(text: str | None) -> int | None:
+    return max(int(clock[:12] or 0) for clock in text.split(",")) * _MHZ if text else None
+
+
+# What the power rails and thermal zones of a board stand for: a total and its parts, readings and constants.
+#
+# Rails     A rail that is the input of the whole module or board is named for nothing else: VIN, VDD_IN, POM_5V_IN.
+#           The input of a part is named for the part (VIN_SYS_5V0, SYS_VIN_HV) and adds to the others, as on AGX Orin,
+#           whose module has no meter of its whole input (its developer guide: its power is the sum of the channels).
+# Zones     A zone that is switched off reads -256 C.  PMIC is no temperature: the driver of its chip (max77620_thermal,
+#           max77851) reports the highest alarm level that is passed, 100 C or 50 C in the absence of an alarm.
+
+_INPUT = re.compile(r"(?:[A-Z0-9]+_)*V?IN", re.IGNORECASE)
+_LEVEL = re.compile(r"pmic", re.IGNORECASE)
+OFF_C = -200.0
+"""Zones below are switched off (-256 C) or absent (-273 C)."""
+_NO_READING_C = 200.0
+_ENOUGH = 8
+"""Samples from which on a zone that never changes, while another does, is taken for a constant."""
+_MOVES_C = 1.0
+
+
+def whole_rail(rails: Mapping[str, float]) -> str:
+    """Return the rail that supplies all others, empty where none does: the largest input that no part exceeds."""
+    inputs = [name for name in rails if _INPUT.fullmatch(name)]
+    largest = max(inputs, key=lambda name: rails[name], default="")
+    return largest if largest and rails[largest] >= max(rails.values()) else ""
+
+
+def power_of(rails: Mapping[str, float]) -> float | None:
+    """Return the power of the module: that of the rail which supplies all others, else of all rails together."""
+    whole = whole_rail(rails)
+    return rails[whole] if whole else (sum(rails.values()) if rails else None)
+
+
+def temperatures(zones: Mapping[str, float]) -> dict[str, float]:
+    """Return the zones that state a temperature: neither switched off nor an alarm level."""
+    return {name: value for name, value in zones.items() if OFF_C < value < _NO_READING_C and not _LEVEL.search(name)}
+
+
+def hottest(samples: Sequence[Mapping[str, float]]) -> float | None:
+    """Return the highest temperature of a log, None without any; zones that never change while others do are left out.
+
+    `samples`: zone -> degrees Celsius, off zones and levels included.
+    """
+    columns = dict[str, list[float]]()
+    for sample in samples:
+        for name, value in temperatures(sample).items():
+            columns.setdefault(name, []).append(value)
+    moving = [values for values in columns.values() if max(values) - min(values) >= _MOVES_C]
+    still = [values for values in columns.values() if len(values) < _ENOUGH or len(set(values)) > 1]
+    return max((value for values in (still if moving else columns.values()) for value in values), default=None)
+
+
+def alarms(samples: Sequence[Mapping[str, float]]) -> list[str]:
+    """Return the alarm levels that rose during a log, in words."""
+    levels = dict[str, set[float]]()
+    for sample in samples:
+        for name, value in sample.items():
+            if _LEVEL.search(name) and value > OFF_C:
+                levels.setdefault(name, set()).add(value)
+    return [f"{name} alarm at {max(found):g} C" for name, found in levels.items() if max(found) > 100]

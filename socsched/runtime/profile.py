@@ -27,9 +27,8 @@ from socsched.errors import UsageError
 from socsched.planning.plan import Plan, Task
 from socsched.progress import tell
 from socsched.runtime.backends.choose import program_of
-from socsched.runtime.errors import warn
+from socsched.runtime.errors import require_whole, warn
 from socsched.runtime.frames import FrameReport
-from socsched.runtime.interrupts import require_whole
 from socsched.trace.trace import Trace
 from socsched.units import format_duration
 

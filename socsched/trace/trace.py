@@ -36,7 +36,7 @@ class Trace:
     )
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(  # noqa: PLR0913 - named by callers
+    def __init__(
         self,
         kind: str,
         duration_ns: int,
@@ -45,8 +45,6 @@ class Trace:
         slices: list[Slice] | None = None,
         instants: list[Instant] | None = None,
         releases: dict[str, list[int]] | None = None,
-        counters: dict[str, list[tuple[int, float]]] | None = None,
-        details: dict[int, dict[str, Any]] | None = None,
     ) -> None:
         self.kind, self.duration_ns, self.seed = kind, duration_ns, seed
         self._columns: Columns | None = None
@@ -54,8 +52,8 @@ class Trace:
         self._slices: list[Slice] | None = [] if slices is None else slices
         self._instants: list[Instant] | None = [] if instants is None else instants
         self._releases: dict[str, list[int]] | None = {} if releases is None else releases
-        self._counters: dict[str, list[tuple[int, float]]] | None = {} if counters is None else counters
-        self.details: dict[int, dict[str, Any]] = {} if details is None else details
+        self._counters: dict[str, list[tuple[int, float]]] | None = {}
+        self.details: dict[int, dict[str, Any]] = {}
 
     @classmethod
     def from_columns(
@@ -67,7 +65,8 @@ class Trace:
         details: dict[int, dict[str, Any]] | None = None,
     ) -> Trace:
         """Return a trace backed by `columns`, which are kept, not copied."""
-        trace = cls(kind, duration_ns, seed, details=details)
+        trace = cls(kind, duration_ns, seed)
+        trace.details = {} if details is None else details
         trace._columns = columns
         trace._jobs = trace._slices = trace._instants = trace._releases = trace._counters = None
         return trace

@@ -13,8 +13,8 @@ from socsched.cli import root
 from socsched.cli.output import Output
 from socsched.cli.root import run
 from socsched.cli.verbs import verb
-from socsched.executor.rules import AUTO
-from socsched.executor.rules import EXECUTORS as KNOWN
+from socsched.executor.settings import AUTO
+from socsched.executor.settings import EXECUTORS as KNOWN
 from socsched.models.pointpillars.scan import write_bin
 from socsched.trace.trace import Trace
 from tests.journals import write_journal

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from socsched.compiler.artifact import Artifact
-from socsched.executor.gpu_programs import PROGRAM, stored_program
+from socsched.executor.programs import PROGRAM, stored_program
 from tests.compiler.cuda_emulator import Emulated
 
 DRIVER = Path(__file__).parent / "standins" / "cuda.cpp"

@@ -11,7 +11,7 @@ from socsched.executor.settings import RunSettings
 from socsched.faults.model import Dropout, Faults
 from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
 from socsched.planning.task import ExecutionTimes
-from socsched.runtime.overload import CRITICALITIES, Policies, StagePolicy
+from socsched.runtime.options import CRITICALITIES, Policies, StagePolicy
 from socsched.sim.simulate import simulate
 
 MS = 1_000_000

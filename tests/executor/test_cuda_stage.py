@@ -20,7 +20,7 @@ from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.executor import gpu_stages
 from socsched.executor.build import find_executor
-from socsched.executor.gpu_programs import build_program
+from socsched.executor.programs import build_program
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan

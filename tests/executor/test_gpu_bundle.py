@@ -19,9 +19,9 @@ from socsched.api.planning import plan as make_plan
 from socsched.compiler.targets.cuda.convert import SOURCE
 from socsched.compiler.targets.cuda.toolkits import Toolkit
 from socsched.errors import UsageError
-from socsched.executor import bundle_stages, gpu_conversions, gpu_stages
+from socsched.executor import application, gpu_stages
 from socsched.executor.build import find_executor
-from socsched.executor.gpu_programs import Program, conversion, copy_programs, store, stored_program
+from socsched.executor.programs import Program, conversion, copy_programs, store, stored_program
 from socsched.graph.operators import TensorType
 from socsched.planning.plan import Transition
 from socsched.runtime.backends.base import Setting
@@ -78,7 +78,7 @@ def test_a_bundle_of_gpu_stages_is_an_application(
 ) -> None:
     nvcc = shutil.which("nvcc") or ""
     makers = (Toolkit((13, 0), nvcc), Toolkit((12, 9), nvcc), Toolkit((11, 2), nvcc))
-    monkeypatch.setattr(bundle_stages, "board_toolkits", lambda arch: makers)
+    monkeypatch.setattr(application, "board_toolkits", lambda arch: makers)
     made = make_plan(tiny_pillars.PIPELINE, "jetson-agx-orin-64gb", pins=[f"{name}=gpu" for name in STAGES])
     bundle = tmp_path / "bundle"
     weights = tiny_pillars.write_weights(tmp_path / "w.npz")
@@ -145,7 +145,7 @@ def test_conversions_planned_on_a_gpu_convert(driver: Path, tmp_path: Path, monk
     def emulated(program: Program) -> Path:
         return on_the_processor(program, tmp_path)
 
-    monkeypatch.setattr(gpu_conversions, "store", emulated)
+    monkeypatch.setattr(gpu_stages, "store", emulated)
     settings, references = write_run(with_conversions(setting_in("fp32", tmp_path)), tmp_path)
     stages: dict[str, Any] = json.loads(settings.read_text())["stages"]
     assert [one["on_host"] for one in stages["backbone>head"]["outputs"]] == [True]

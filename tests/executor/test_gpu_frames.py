@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from socsched.executor.gpu_frames import joined
-from socsched.executor.gpu_stages import _has_rivals
+from socsched.executor.gpu_stages import _has_rivals, joined
 from socsched.planning.plan import Transition
 from tests.runtime.run_plans import MS, plan, task
 

@@ -18,8 +18,8 @@ from socsched.api.deployment import compile as compile_plan
 from socsched.api.planning import plan as make_plan
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline_file import load_pipeline
-from socsched.executor.details import DETECTIONS
 from socsched.executor.frames import most_rows, write_inputs
+from socsched.executor.outcome import DETECTIONS
 from socsched.executor.references import write_references
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.executor.stages import describe_stages, sensor_ports
@@ -27,7 +27,7 @@ from socsched.models.registry import bindings
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.inputs import prepare_inputs
-from socsched.runtime.options import Options
+from socsched.runtime.options import Inputs, Options
 from tests.runtime.run_plans import executed
 
 NETWORKS = ("pfn", "scatter", "backbone", "head")
@@ -48,7 +48,7 @@ def setting_in(precision: str, folder: Path, target: dict[str, Any] | None = Non
 
 def write_run(setting: Setting, folder: Path) -> tuple[Path, Path]:
     """Write the settings of a run, and references that Python computes with TVM's virtual machine; exact equality."""
-    feeds, horizon = prepare_inputs(setting, None, 2, None, False)
+    feeds, horizon = prepare_inputs(setting, Inputs(frames=2))
     given = write_inputs(setting.plan, feeds, sensor_ports(setting), horizon, folder)
     rooms = {name: most_rows(written.document) for name, written in given.items()}
     stages = describe_stages(setting, {name: written.types for name, written in given.items()}, rooms)

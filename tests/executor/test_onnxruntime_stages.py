@@ -34,6 +34,7 @@ from socsched.runtime.backends.base import Setting, plain
 from socsched.runtime.backends.onnx_runtime import OnnxRuntimeBackend
 from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
 from socsched.runtime.inputs import prepare_inputs
+from socsched.runtime.options import Inputs
 from tests.models.quantised_files import Style, quantised
 
 SEEDS = range(6)
@@ -117,7 +118,7 @@ def test_a_stage_computes_what_a_session_does(seed: int, runtime: str, executor:
     made, setting = planned(network, runtime)
     (task,) = [task for task in made.tasks if task.kind == "stage"]
     assert task.runtime == runtime
-    feeds, horizon = prepare_inputs(setting, None, 2, None, False)
+    feeds, horizon = prepare_inputs(setting, Inputs(frames=2))
     given = write_inputs(made, feeds, sensor_ports(setting), horizon, tmp_path)
     stages = describe_stages(setting, {name: written.types for name, written in given.items()})
     assert stages[task.name]["kind"] == ("engine" if runtime == ONNXRUNTIME else "network")

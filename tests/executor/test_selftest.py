@@ -25,6 +25,7 @@ from socsched.executor.vendor_stages import describe_engine
 from socsched.models.registry import bindings
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.inputs import prepare_inputs
+from socsched.runtime.options import Inputs
 
 BOARD, NPU = "qcs8550", "npu"
 
@@ -56,7 +57,7 @@ def test_a_lost_tensor_of_weights_fails(name: str, tmp_path: Path) -> None:
     )
     built = {**describe_engine(document, str(tmp_path)), "artefact": str(tmp_path / QUANTISED)}
     setting = Setting(made, pipeline, platform, bindings(pipeline), None, built={name: built})
-    feeds, horizon = prepare_inputs(setting, None, 1, None, False)
+    feeds, horizon = prepare_inputs(setting, Inputs(frames=1))
     given = write_inputs(made, feeds, sensor_ports(setting), horizon, tmp_path)
     stages = describe_stages(setting, {sensor: written.types for sensor, written in given.items()})
     frames = {sensor: feeds[sensor].frame(0) for sensor in given}

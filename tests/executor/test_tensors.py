@@ -21,8 +21,7 @@ from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
 from socsched.errors import MachineError
 from socsched.executor import frames
 from socsched.executor.build import SOURCES, cxx_compiler, find_executor
-from socsched.executor.rules import AUTO, NATIVE
-from socsched.executor.settings import RunSettings, write_settings
+from socsched.executor.settings import AUTO, NATIVE, RunSettings, write_settings
 from socsched.faults.model import Failure, Faults
 from socsched.graph.operators import TensorType
 from socsched.models.registry import bindings, get_model
@@ -31,7 +30,7 @@ from socsched.runtime.backends.base import Setting
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.functional import details_of
 from socsched.runtime.inputs import prepare_inputs
-from socsched.runtime.options import Options
+from socsched.runtime.options import Inputs, Options
 from socsched.trace.trace import Trace
 from tests.runtime.run_plans import HERE, MS, executed, pipeline, plan, task
 
@@ -67,7 +66,7 @@ def natively(made: Plan, pipe: Pipeline, **changes: Any) -> Trace:
 def computed(made: Plan, pipe: Pipeline, **changes: Any) -> dict[int, Any]:
     """Return the results of frames as this process computes them, stage after stage."""
     setting = Setting(made, pipe, HERE, bindings(pipe), None)
-    feeds, horizon = prepare_inputs(setting, changes.get("scans"), changes.get("frames"), None, False)
+    feeds, horizon = prepare_inputs(setting, Inputs(changes.get("scans"), frames=changes.get("frames")))
     return details_of(setting, feeds, horizon)
 
 
@@ -303,5 +302,5 @@ def test_pointpillars_finds_in_stored_scans_what_it_finds_in_python(tmp_path: Pa
     assert done.trace is not None
     pipeline = pipeline_of(made, None, print)
     setting = Setting(made, pipeline, detect(), bindings(pipeline), None)
-    mine, theirs = done.trace.details, details_of(setting, *prepare_inputs(setting, scans, None, None, False))
+    mine, theirs = done.trace.details, details_of(setting, *prepare_inputs(setting, Inputs(scans)))
     assert mine == theirs and [len(theirs[n].get("detections", ())) > 3 for n in range(4)] == [True, True, False, True]

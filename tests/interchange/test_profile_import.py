@@ -29,8 +29,7 @@ from socsched.graph.operators import TensorType
 from socsched.interchange.costs import Imported
 from socsched.interchange.trtexec import layers_of, parse_row, parts_of
 from socsched.planning.io import load
-from socsched.runtime.sensors import alarms, hottest, power_of, whole_rail
-from socsched.runtime.tegrastats import parse
+from socsched.runtime.meters import alarms, hottest, parse, power_of, whole_rail
 
 
 @pytest.mark.parametrize("split", ["10", "38", "dla_only"])

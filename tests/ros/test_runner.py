@@ -15,11 +15,10 @@ from socsched.api.planning import plan
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import load_pipeline, onnx_pipeline
 from socsched.errors import UsageError
-from socsched.executor.run_native import Inputs, execute
+from socsched.executor.run_native import execute
 from socsched.planning.plan import Plan
-from socsched.runtime.arrivals import Arrivals
-from socsched.runtime.frames import Frame, FrameReport
-from socsched.runtime.options import Options
+from socsched.runtime.frames import Arrivals, Frame, FrameReport
+from socsched.runtime.options import Inputs, Options
 from socsched_ros.runner import ChainCounts, Joined, Published, Runner, inputs_of, tensor_of
 
 MS = 10**6

@@ -13,11 +13,11 @@ from socsched.descriptor import host
 from socsched.descriptor.host import HostFacts
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
-from socsched.executor.run_native import Inputs, execute
+from socsched.executor.run_native import execute
 from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
 from socsched.runtime.backends.base import Call, Outputs, Setting
 from socsched.runtime.boards.local import LocalBoard
-from socsched.runtime.options import PLAIN
+from socsched.runtime.options import PLAIN, Inputs
 from socsched.trace.trace import Trace
 
 MS = 1_000_000

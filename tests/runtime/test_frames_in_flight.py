@@ -11,7 +11,7 @@ from run_plans import MS, WARMUP_FRAMES, Scripted, executed, plan, roomy, run, s
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
-from socsched.executor.rules import EXECUTORS, PLANNED
+from socsched.executor.settings import EXECUTORS, PLANNED
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan

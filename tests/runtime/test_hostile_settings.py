@@ -13,7 +13,7 @@ from socsched.compiler.quantize.scales import read_pipeline_scales
 from socsched.cost.profile import load_profile
 from socsched.errors import UsageError
 from socsched.executor.check_bundle import check_bundle
-from socsched.runtime.overload import load_policies
+from socsched.runtime.options import load_policies
 from tests.sim.rich_plan import rich_plan
 from tools.verify.fuzz import corpus
 

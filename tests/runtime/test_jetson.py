@@ -20,8 +20,7 @@ from socsched.planning.plan import Plan, PlannedEngine
 from socsched.runtime.backends import choose
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.boards.jetson import JetsonBoard
-from socsched.runtime.meters import Nvml, TegrastatsMeter, as_steps, ina3221_rails, read_rails
-from socsched.runtime.tegrastats import parse
+from socsched.runtime.meters import Nvml, TegrastatsMeter, as_steps, ina3221_rails, parse, read_rails
 
 # A Jetson made of recorded files: sysfs below a folder, nvpmodel by a function, tegrastats by a script, TensorRT.
 #

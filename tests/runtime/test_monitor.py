@@ -17,8 +17,7 @@ from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
 from socsched.runtime.limp_home import lanes_lost_with, limp_home_plans, without
-from socsched.runtime.options import Options
-from socsched.runtime.overload import Policies, StagePolicy, load_policies
+from socsched.runtime.options import Options, Policies, StagePolicy, load_policies
 from socsched.trace.trace import Trace
 
 PERIOD = 40 * MS

@@ -85,7 +85,9 @@ def traces(draw: st.DrawFn, made: Plan) -> Trace:
     release = st.lists(TIME, min_size=6, max_size=9).map(sorted)
     releases = {name: draw(release) for name in ("lidar", "camera", *TASKS) if draw(st.integers(0, 49))}
     notes = draw(st.lists(note, max_size=8))
-    return Trace(draw(st.sampled_from(("simulated", "measured"))), 350, 3, jobs, slices, notes, releases, counters)
+    trace = Trace(draw(st.sampled_from(("simulated", "measured"))), 350, 3, jobs, slices, notes, releases)
+    trace.counters = counters
+    return trace
 
 
 @st.composite

@@ -114,7 +114,8 @@ def test_an_empty_trace_survives(tmp_path: Path) -> None:
 
 def test_arrays_become_lists(tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
-    trace = Trace("measured", 1, 0, details={0: {"scores": numpy.array([0.5, 1.0]), "count": numpy.int64(2)}})
+    trace = Trace("measured", 1, 0)
+    trace.details = {0: {"scores": numpy.array([0.5, 1.0]), "count": numpy.int64(2)}}
     io.save(trace, tmp_path / "t.json")
     assert io.load(tmp_path / "t.json").details == {0: {"scores": [0.5, 1.0], "count": 2}}
 

@@ -142,7 +142,8 @@ def test_power_and_bandwidth_without_counters_are_unknown() -> None:
 
 
 def test_counters_are_integrated_as_steps() -> None:
-    trace = hand_made(counters={"power_mw": [(50, 1000.0), (100, 3000.0), (100, 9e9), (100, 2000.0), (400, 7e9)]})
+    trace = hand_made()
+    trace.counters = {"power_mw": [(50, 1000.0), (100, 3000.0), (100, 9e9), (100, 2000.0), (400, 7e9)]}
     figures = result(trace, MADE)
     # 1000 mW up to 100 (the first reading also holds for the time before it), 2000 mW up to the end at 350.
     assert figures["energy_mj"] == round((1000 * 100 + 2000 * 250) / 1e9, 6)

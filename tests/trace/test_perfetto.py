@@ -363,7 +363,8 @@ def test_constant_clocks_are_recorded_once(tmp_path: Path) -> None:
 def test_nothing_is_added_to_a_measurement(tmp_path: Path) -> None:
     deployment = made()
     trace = simulate(deployment, 5000)
-    measured = Trace("measured", 5000, 0, trace.jobs, trace.slices, [], trace.releases, {"rail_mw.VDD": [(0, 1.0)]})
+    measured = Trace("measured", 5000, 0, trace.jobs, trace.slices, [], trace.releases)
+    measured.counters = {"rail_mw.VDD": [(0, 1.0)]}
     assert list(parsed_file(measured, deployment, tmp_path / "t").counters) == ["rail_mw.VDD"]
 
 

@@ -318,7 +318,7 @@ def test_a_measured_trace_needs_no_segments() -> None:
         Job("a", 0, 10, 60, 43, 60, 17, status="done"),
     ]
     slices = [Slice("cpu", (0,), 0, "b", 0, 40), Slice("cpu", (0,), 1, "a on cpu", 43, 60)]
-    trace = Trace("measured", 500, 0, jobs, slices, [], {"a": [10]}, {})
+    trace = Trace("measured", 500, 0, jobs, slices, [], {"a": [10]})
     made = two(at=0)
     found = Why(trace, made).explain("c", 0)
     check(found, trace, made)

@@ -3,7 +3,7 @@
     python -m tools.bench.gpu_division prepare FOLDER    with nvcc; programs of networks are made by gpu_networks
     python3 -m tools.bench.gpu_division run FOLDER [--seconds 380] [--out FILE.json]    with a GPU: libcuda alone
 
-Each network is one CUDA graph of our kernels (`executor.gpu_programs`), batch 1, fp16; shares are green contexts.
+Each network is one CUDA graph of our kernels (`executor.programs`), batch 1, fp16; shares are green contexts.
 Predicted times are those of `cost.waves` from each kernel's grid and its time on all SMs, with its constants; a
 kernel's latency is fitted to the networks TRAIN alone; PointPillars and the other networks are held out.  Beside an aggressor a job takes longer as `cost.waves.Units.beside` says, from what the aggressor draws alone
 on its SMs, the latencies of cache and DRAM and the time of a launch: no figure comes from a co-run.  Times of jobs are between events on the
@@ -91,7 +91,7 @@ def _critical(place: Path) -> None:
 
     import numpy as np
 
-    from socsched.executor.gpu_programs import build_program
+    from socsched.executor.programs import build_program
     from tools.bench.gpu_common import artifact_of, pointpillars
 
     network, sequence = pointpillars(), np.random.default_rng(0).normal(0, 1, 16381).astype(np.float16)

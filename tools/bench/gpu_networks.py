@@ -4,7 +4,7 @@
     python3 -m tools.bench.networks --gpu run FOLDER [--seconds 540] [--layers] [--autotune [NAME ...]] [--jobs 8]
         [--rows FILE.jsonl]
 
-`prepare` exports the networks of `network_zoo`, compiles them in fp16 and writes programs (`executor.gpu_programs`);
+`prepare` exports the networks of `network_zoo`, compiles them in fp16 and writes programs (`executor.programs`);
 `run` needs a GPU, PyTorch, torchvision and libcuda, not socsched.  Both sides are one CUDA graph each, batch 1, batch
 norms folded, weights and inputs the same; peers are channels last and, for the first of them, `torch.compile`'s
 default; with --autotune then, in further processes, both that and max-autotune (minutes a network; without names:
@@ -43,7 +43,7 @@ ROUNDS, REPLAYS = 5, 20
 def prepare(folder: Path, arch: str, names: list[str]) -> int:
     """Write the programs of networks into `folder`, a line each; those that do not compile are named."""
     from socsched.errors import SocschedError
-    from socsched.executor.gpu_programs import build_program
+    from socsched.executor.programs import build_program
     from socsched.models import onnx_import
     from tools.bench.gpu_common import artifact_of
 

@@ -30,7 +30,6 @@ from socsched.compiler.builder import (
     shipped_scales,
     weights_for,
 )
-from socsched.compiler.packaging import bundle
 from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import FILE, Scales, of_stage, read_scales
 from socsched.compiler.target import target_of
@@ -46,7 +45,8 @@ from socsched.files import digests, file_digest, put_in_place, scratch
 from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.partition import Part, take
 from socsched.graph.rules import check_operators, offered, uncompiled_operators
-from socsched.models.registry import get_model
+from socsched.graph.taskgraph import task_graph
+from socsched.models.registry import bindings, get_model
 from socsched.models.work import stage_work
 from socsched.progress import tell
 
@@ -180,7 +180,7 @@ def _make(
         "host_stages": [s.name for s in pipeline.stages if s.model and not _is_network(s)],
         "artifacts": artifacts,
         "handovers": handovers,
-        "stages": bundle.stages(pipeline, artifacts, handovers),
+        "stages": stages_of(pipeline, artifacts, handovers),
         "weights": {"sha256": weights_digest(weights)} if weights else {"seed": 0},
         "plan": "plan.json" if request.plan is not None else None,
     }
@@ -290,7 +290,7 @@ def _place(artifact: Artifact, out_dir: Path, folder: Path) -> dict[str, Any]:
 
 
 def _is_network(stage: Stage) -> bool:
-    return bundle.sort_of(stage.model, stage.params) == "network"
+    return sort_of(stage.model, stage.params) == "network"
 
 
 class _Choices:
@@ -371,3 +371,36 @@ class _Choices:
             return precisions(engine)
         scales = of_stage(self.request.scales, stage) or _shipped(stage, self.weights)
         return vendor.PRECISIONS if scales else ("fp16",)
+
+
+# What a manifest says of a pipeline's stages.
+
+
+def sort_of(model: str | None, params: Mapping[str, Any]) -> str:
+    """Return the kind of a stage for an executor: network, function, or timed (known only by its execution times)."""
+    if model is None:
+        return "timed"
+    return "network" if get_model(model, params).network is not None else "function"
+
+
+def stages_of(
+    pipeline: Pipeline, artifacts: list[dict[str, Any]], handovers: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the stages in execution order, each with its inputs and the indices of its artefacts."""
+    bound = bindings(pipeline)
+    entries = []
+    for name in task_graph(pipeline).order:
+        stage = pipeline.stage(name)
+        sort = sort_of(stage.model, stage.params)
+        entries.append(
+            {
+                "name": name,
+                "sort": sort,
+                "model": stage.model,
+                "params": dict(stage.params) if sort == "function" else {},
+                "inputs": bound.get(name, {}),
+                "artifacts": [i for i, a in enumerate(artifacts) if a["stage"] == name and not a["part"]],
+                "handovers": [i for i, h in enumerate(handovers) if h["stage"] == name],
+            }
+        )
+    return entries

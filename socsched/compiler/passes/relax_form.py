@@ -180,7 +180,7 @@ class _Form:
             pair = [*weights, *args] if op.weight_first else [*args, *weights]
             return getattr(relax.op, op.kind)(*pair)
         if op.kind in _UNARY:
-            return _UNARY[op.kind](args[0])
+            return getattr(relax.op, op.kind)(args[0])
         return _EXPRESSIONS[op.kind](self, op, args, weights)
 
     def kernel(self, name: str, function: Any, args: list[Any], shape: list[Any], dtype: str = "") -> Any:
@@ -192,26 +192,10 @@ _BINARY = (
     *("add", "subtract", "multiply", "divide", "maximum", "minimum", "matmul", "power", "floor_mod", "equal", "less"),
     *("less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor"),
 )
-_UNARY: dict[str, Callable[[Any], Any]] = {
-    "sigmoid": lambda x: relax.op.sigmoid(x),
-    "tanh": lambda x: relax.op.tanh(x),
-    "exp": lambda x: relax.op.exp(x),
-    "sqrt": lambda x: relax.op.sqrt(x),
-    "erf": lambda x: relax.op.erf(x),
-    "log": lambda x: relax.op.log(x),
-    "abs": lambda x: relax.op.abs(x),
-    "sin": lambda x: relax.op.sin(x),
-    "cos": lambda x: relax.op.cos(x),
-    "floor": lambda x: relax.op.floor(x),
-    "ceil": lambda x: relax.op.ceil(x),
-    "round": lambda x: relax.op.round(x),
-    "sign": lambda x: relax.op.sign(x),
-    "logical_not": lambda x: relax.op.logical_not(x),
-    "isnan": lambda x: relax.op.isnan(x),
-    "isinf": lambda x: relax.op.isinf(x),
-    "relu": lambda x: relax.op.nn.relu(x),
-    "global_avg_pool": lambda x: relax.op.nn.adaptive_avg_pool2d(x, (1, 1)),
-}
+_UNARY = (
+    *("sigmoid", "tanh", "exp", "sqrt", "erf", "log", "abs", "sin", "cos", "floor", "ceil", "round", "sign"),
+    *("logical_not", "isnan", "isinf"),
+)
 
 
 def _pair(value: Any) -> tuple[int, int]:
@@ -276,10 +260,6 @@ def _typed(form: _Form, op: Operation, weight: Any) -> Any:
     return relax.op.astype(weight, DTYPES[op.type.dtype])
 
 
-def _clip(form: _Form, op: Operation, args: list[Any], weights: list[Any]) -> Any:
-    return relax.op.clip(args[0], op.options.get("low", _LEAST[form.dtype]), op.options["high"])
-
-
 def _reduce(form: _Form, op: Operation, args: list[Any], weights: list[Any]) -> Any:
     make = getattr(relax.op, op.kind.removeprefix("reduce_"))
     return make(args[0], axis=list(op.axes), keepdims=bool(op.options.get("keepdims", False)))
@@ -299,10 +279,6 @@ def _gather(form: _Form, op: Operation, args: list[Any], weights: list[Any]) -> 
     if weights or len(args) == 2:  # computed indices stay inside the table whatever they are
         return relax.op.take(*weights, *args, op.options["axis"], mode="clip")
     return relax.op.take(args[0], relax.const(np.array(op.options["indices"], np.int64)), op.options["axis"])
-
-
-def _slice(form: _Form, op: Operation, args: list[Any], weights: list[Any]) -> Any:
-    return relax.op.strided_slice(args[0], *(list(op.options[name]) for name in ("axes", "begin", "end", "step")))
 
 
 def _resize2d(form: _Form, op: Operation, args: list[Any], weights: list[Any]) -> Any:
@@ -333,6 +309,8 @@ def _pad(form: _Form, op: Operation, args: list[Any], weights: list[Any]) -> Any
 
 
 _EXPRESSIONS: dict[str, Callable[[_Form, Operation, list[Any], list[Any]], Any]] = {
+    "relu": lambda form, op, args, weights: relax.op.nn.relu(args[0]),
+    "global_avg_pool": lambda form, op, args, weights: relax.op.nn.adaptive_avg_pool2d(args[0], (1, 1)),
     "conv2d": _convolution,
     "conv2d_transpose": _convolution,
     "dense": _dense,
@@ -340,7 +318,9 @@ _EXPRESSIONS: dict[str, Callable[[_Form, Operation, list[Any], list[Any]], Any]]
     "pillar_features": _pillar_features,
     "scatter": _scatter,
     "leaky_relu": lambda form, op, args, weights: relax.op.nn.leakyrelu(args[0], op.options["alpha"]),
-    "clip": _clip,
+    "clip": lambda form, op, args, weights: relax.op.clip(
+        args[0], op.options.get("low", _LEAST[form.dtype]), op.options["high"]
+    ),
     "constant": lambda form, op, args, weights: _typed(form, op, weights[0]),
     "where": lambda form, op, args, weights: relax.op.where(*args),
     "cast": lambda form, op, args, weights: relax.op.astype(
@@ -355,7 +335,9 @@ _EXPRESSIONS: dict[str, Callable[[_Form, Operation, list[Any], list[Any]], Any]]
     "grid_sample": _grid_sample,
     "scatter_nd": lambda form, op, args, weights: relax.op.scatter_nd(*args, "update"),
     "gather": _gather,
-    "slice": _slice,
+    "slice": lambda form, op, args, weights: relax.op.strided_slice(
+        args[0], *(list(op.options[name]) for name in ("axes", "begin", "end", "step"))
+    ),
     "resize2d": _resize2d,
     "reshape": lambda form, op, args, weights: relax.op.reshape(args[0], tuple(op.options["shape"])),
     "transpose": lambda form, op, args, weights: relax.op.permute_dims(args[0], list(op.options["order"])),

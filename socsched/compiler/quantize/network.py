@@ -307,7 +307,7 @@ def _absorbed(graph: Graph) -> dict[str, tuple[Group, Group, str]]:
         if group.kind != "add" or len(set(group.inputs)) != 2 or formless(graph, group):
             continue
         for value in sorted(group.inputs, key=lambda name: -order.get(name, -1)):
-            producer = next((g for g in graph.groups if g.output == value), None)
+            producer = graph.maker(value)
             if producer is None or producer.kind != "conv2d" or producer.relu or formless(graph, producer):
                 continue
             if graph.used_once(value):

@@ -265,18 +265,14 @@ class Helper:
         self._held.cleanup()
 
     def _answer(self, seconds: float) -> dict[str, Any]:
-        answer = self._parsed(self._line(seconds))
-        if not answer.get("ok"):
-            raise Refused(f"{self.environment.title}: {answer.get('error', 'no reason given')}")
-        return answer
-
-    def _parsed(self, line: bytes) -> dict[str, Any]:
         try:
-            answer = json.loads(line)
+            answer = json.loads(self._line(seconds))
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             raise self._ended("gave an answer that is no JSON object")
+        if not answer.get("ok"):
+            raise Refused(f"{self.environment.title}: {answer.get('error', 'no reason given')}")
         return answer
 
     def _line(self, seconds: float) -> bytes:

@@ -253,20 +253,19 @@ def _topk(export: _Export, layer: Layer) -> None:
     export.nodes.append(helper.make_node("TopK", [layer.inputs[0], count], outputs, name=layer.name, **attrs))
 
 
-def _argmax(export: _Export, layer: Layer) -> None:
-    axis, keep = int(layer.attrs["axis"]), int(layer.attrs["keepdims"])
-    export.node("ArgMax", layer, list(layer.inputs), axis=axis, keepdims=keep)
-
-
 def _gather(export: _Export, layer: Layer) -> None:
     axis = int(layer.attrs["axis"])
-    if "table" in layer.weights:
-        export.node("Gather", layer, [export.weight(layer.weights["table"]), *layer.inputs], axis=axis)
-    elif len(layer.inputs) == 2:
-        export.node("Gather", layer, list(layer.inputs), axis=axis)
-    else:
-        indices = export.constant(layer, "indices", layer.attrs["indices"], np.int64)
-        export.node("Gather", layer, [*layer.inputs, indices], axis=axis)
+    operands = [*(export.weight(name) for name in layer.weights.values()), *layer.inputs]
+    if len(operands) == 1:
+        operands.append(export.constant(layer, "indices", layer.attrs["indices"], np.int64))
+    export.node("Gather", layer, operands, axis=axis)
+
+
+def _cast(export: _Export, layer: Layer) -> None:
+    from onnx import TensorProto
+
+    dtype = TensorProto.DataType.Value(_DTYPES[layer.attrs.get("dtype", "fp32")])
+    export.node("Cast", layer, list(layer.inputs), to=int(dtype))
 
 
 def _clip(export: _Export, layer: Layer) -> None:
@@ -380,12 +379,6 @@ def _kept(export: _Export, layer: Layer) -> None:
     export.nodes.append(helper.make_node(a["operator"], inputs, names, name=first, domain=a["domain"], **attrs))
 
 
-def _code(dtype: str) -> int:
-    from onnx import TensorProto
-
-    return int(TensorProto.DataType.Value(_DTYPES[dtype]))
-
-
 def _numpy(dtype: str) -> Any:
     return {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16}.get(dtype) or np.dtype(dtype)
 
@@ -422,7 +415,9 @@ _OPERATORS: dict[str, Handler] = {
     "hard_sigmoid": _unary("HardSigmoid", "alpha", "beta"),
     "hard_swish": _hard_swish,
     "group_norm": _group_norm,
-    "argmax": _argmax,
+    "argmax": lambda export, layer: export.node(
+        "ArgMax", layer, list(layer.inputs), axis=int(layer.attrs["axis"]), keepdims=int(layer.attrs["keepdims"])
+    ),
     "topk": _topk,
     "scatter_nd": lambda export, layer: export.node("ScatterND", layer, list(layer.inputs)),
     "elu": _unary("Elu", "alpha"),
@@ -430,9 +425,7 @@ _OPERATORS: dict[str, Handler] = {
     "layer_norm": _layer_norm,
     "gather": _gather,
     "clip": _clip,
-    "cast": lambda export, layer: export.node(
-        "Cast", layer, list(layer.inputs), to=_code(layer.attrs.get("dtype", "fp32"))
-    ),
+    "cast": _cast,
     "concat": lambda export, layer: export.node("Concat", layer, list(layer.inputs), axis=layer.attrs["axis"]),
     "slice": _slice,
     "resize2d": _resize,

@@ -76,19 +76,20 @@ def model_folder(
     with TemporaryDirectory() as made:
         document = hand_over(stage, engine, precision, Path(made), weights, scales=scales, runtime=RUNTIME)
         key = file_digest(Path(made) / MODEL)[:24]
-        place = library(RUNTIME, key, MODEL, lambda folder: _copy(Path(made), folder))
-    return document, place.parent
 
+        def copy(folder: Path) -> None:
+            shutil.copytree(made, folder, dirs_exist_ok=True)
 
-def _copy(made: Path, folder: Path) -> None:
-    shutil.copytree(made, folder, dirs_exist_ok=True)
-
-
-def _in_bytes(package: Package, model: Any) -> Any:
-    """Return the model, in int8 with Q/DQ about every value: its kernels multiply unsigned by signed bytes."""
-    return quantised(model, package.exact, unsigned=True) if package.precision == "int8" else model
+        return document, library(RUNTIME, key, MODEL, copy).parent
 
 
 ONNXRUNTIME = Toolchain(
-    lambda package: {}, convert=_in_bytes, layout=lambda tensor, precision, own: "NCHW", verbatim=True, needs=needs
+    lambda package: {},
+    # in int8 Q/DQ about every value: its kernels multiply unsigned by signed bytes
+    convert=lambda package, model: (
+        quantised(model, package.exact, unsigned=True) if package.precision == "int8" else model
+    ),
+    layout=lambda tensor, precision, own: "NCHW",
+    verbatim=True,
+    needs=needs,
 )

@@ -1,4 +1,4 @@
-// A network compiled for a CPU (socsched/executor/cpu_programs.py): its kernels, called in order without TVM's runtime.
+// A network compiled for a CPU (socsched/executor/programs.py): its kernels, called in order without TVM's runtime.
 #pragma once
 
 #include <array>

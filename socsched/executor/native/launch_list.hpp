@@ -1,4 +1,4 @@
-// A launch list (socsched/executor/gpu_programs.py): kernels with fixed sizes over three pieces of memory.
+// A launch list (socsched/executor/programs.py): kernels with fixed sizes over three pieces of memory.
 #pragma once
 
 #include <array>

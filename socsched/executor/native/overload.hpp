@@ -1,4 +1,4 @@
-// Overload handling by policies that the user sets per stage (socsched/runtime/overload.py has the format).
+// Overload handling by policies that the user sets per stage (socsched/runtime/options.py has the format).
 #pragma once
 
 #include "settings.hpp"

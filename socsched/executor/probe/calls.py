@@ -119,7 +119,7 @@ def undisturbed(wall: Array, used: Array, threads: int) -> Times:
 
 
 def program(content: Mapping[str, Any], inputs: Mapping[int, Array] | None = None, renewed: bool = False) -> Calls:
-    """Return the launches of a CPU program (`executor.cpu_programs.cpu_program`), with the content of some `inputs`.
+    """Return the launches of a CPU program (`executor.programs.cpu_program`), with the content of some `inputs`.
 
     `renewed`: before a launch its operands are written and its result is read, as the launches of a network find them:
     in the caches of whichever cores have done so.  MachineError without a compiler.

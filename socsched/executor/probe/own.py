@@ -24,10 +24,10 @@ from socsched.descriptor import host
 from socsched.descriptor.kernel_times import KernelTime, alike
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError, MachineError, UsageError
-from socsched.executor.cpu_programs import cpu_program
 from socsched.executor.probe import calls
 from socsched.executor.probe.calls import Calls, Times
 from socsched.executor.probe.networks import READER, Probed, networks, weights_of
+from socsched.executor.programs import cpu_program
 from socsched.graph.counting import operators
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network

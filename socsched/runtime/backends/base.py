@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Platform
 from socsched.graph.operators import TensorType
-from socsched.planning.plan import Plan, Task
+from socsched.planning.plan import Plan, Task, Transition
 
 Outputs = Mapping[str, Any]
 Call = Callable[[Mapping[str, Outputs]], Outputs]
@@ -38,6 +38,14 @@ class Setting:
     seed: int = 0
     scales: Path | None = None
     built: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def stage(self, name: str) -> Stage | None:
+        """Return the pipeline's stage of a task, None for a conversion or a load."""
+        return next((stage for stage in self.pipeline.stages if stage.name == name), None)
+
+    def move(self, name: str) -> Transition | None:
+        """Return the plan's first transition that a task converts for, None if it is no conversion."""
+        return next((move for move in self.plan.transitions if move.task == name), None)
 
 
 class Backend(Protocol):

@@ -33,15 +33,14 @@ _OF_RUNTIMES = {("cuda", "tensorrt"): VENDOR, ("llvm", ONNXRUNTIME): ONNXRUNTIME
 
 def sort_of(task: Task, setting: Setting) -> str:
     """Return the name of the backend for a task."""
-    stage = _stage(task, setting)
+    stage = setting.stage(task.name)
     kind = _target(setting, task.engine)
-    cuda = kind == "cuda"
     if stage is None:
-        if (move := next((t for t in setting.plan.transitions if t.task == task.name), None)) is None:
+        if (move := setting.move(task.name)) is None:
             return "synthetic"
-        if not _converts(setting, move.source, move.sink):
+        if move.source not in setting.bound.get(move.sink, {}).values():  # no model reads it: there are no data
             return "synthetic"
-        return "cuda" if cuda else "conversion"
+        return "cuda" if kind == "cuda" else "conversion"
     if stage.model is None:
         return "synthetic"
     if stage.name in setting.built:
@@ -85,12 +84,8 @@ def title_of(task: Task, setting: Setting) -> str:
 
 def prepare(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> Call:
     """Return the callable for a task, from `replaced` (by sort) or the built-in backend."""
-    backend = _backend(sort_of(task, setting), replaced)
-    return backend.prepare(task, _stage(task, setting), setting)
-
-
-def _backend(sort: str, replaced: Mapping[str, Backend]) -> Backend:
-    return replaced.get(sort) or _load(sort)
+    sort = sort_of(task, setting)
+    return (replaced.get(sort) or _load(sort)).prepare(task, setting.stage(task.name), setting)
 
 
 def _target(setting: Setting, engine: str) -> str:
@@ -104,11 +99,6 @@ def _has_code(stage: Stage, task: Task, setting: Setting) -> bool:
 
     engine = next((e for e in setting.platform.engines if e.id == task.engine), None)
     return engine is not None and not engine.operators.host_code and is_device_function(stage, engine)
-
-
-def _converts(setting: Setting, source: str, sink: str) -> bool:
-    """Return whether a conversion has real data: its sink has a model that reads its source."""
-    return source in setting.bound.get(sink, {}).values()
 
 
 class Instances(dict[str, Backend]):
@@ -129,7 +119,3 @@ class Instances(dict[str, Backend]):
 def _load(sort: str) -> Backend:
     backend: Backend = plugins.load(GROUP, sort)()
     return backend
-
-
-def _stage(task: Task, setting: Setting) -> Stage | None:
-    return next((stage for stage in setting.pipeline.stages if stage.name == task.name), None)

@@ -1,4 +1,4 @@
-"""Network stages on this machine's CPU, compiled by TVM: one virtual machine per worker thread."""
+"""Artefacts of a run's stages, and networks on this machine's CPU: a virtual machine of TVM per worker thread."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from socsched.compiler.artifact import Artifact
 from socsched.descriptor.pipeline import Stage
 from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Call, Outputs, Placed, Setting, gather
@@ -21,15 +22,14 @@ class TvmCpuBackend:
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
         """Return the loaded stage with its inputs bound; input tensors are converted to its input layouts."""
         from socsched.compiler.loading.stages import load
-        from socsched.runtime.backends.device_code import compiled as compile_planned
 
         assert stage is not None
-        artifact = compile_planned(task, stage, setting)
-        compiled, bound = load(artifact), setting.bound[stage.name]
+        artifact = compiled(task, stage, setting)
+        loaded, bound = load(artifact), setting.bound[stage.name]
         inputs = {name: bound[name] for name in artifact.input_names}
 
         def call(values: Mapping[str, Outputs]) -> Outputs:
-            arrays = compiled(*gather(inputs, values, artifact.inputs))
+            arrays = loaded(*gather(inputs, values, artifact.inputs))
             placed = map(Placed, arrays, artifact.outputs)
             return dict(zip(artifact.output_names, placed, strict=True))
 
@@ -70,3 +70,18 @@ def _weights(path: Path) -> Mapping[str, Any]:
     from socsched.models.weights import load_weights
 
     return load_weights(path)
+
+
+# Artefacts of the stages of a run.
+
+
+def compiled(task: Task, stage: Stage, setting: Setting) -> Artifact:
+    """Return the artefact of a network or function for its planned engine and lanes, built unless cached."""
+    from socsched.compiler.builder import border_precision, compile_function, compile_stage, is_device_function
+
+    engine = setting.platform.engine(task.engine)
+    if is_device_function(stage, engine):
+        placed = {t.name: (t.engine, t.precision) for t in setting.plan.tasks if t.kind == "stage"}
+        return compile_function(stage, engine, border_precision(stage, setting.pipeline, engine, placed))
+    scales = scales_of(setting, stage)
+    return compile_stage(stage, engine, task.precision, weights_of(setting), len(task.lanes), scales=scales)

@@ -146,7 +146,7 @@ def formats(folder: Path) -> list[Format]:
         one("profile", ".json", mutate.as_json, _loader("socsched.cost.profile", "load_profile")),
         one("scales", ".json", mutate.as_json, _loader("socsched.compiler.quantize.scales", "read_pipeline_scales")),
         one("manifest", ".json", mutate.as_json, _manifest),
-        one("overload", ".yaml", mutate.as_json, _loader("socsched.runtime.overload", "load_policies", True)),
+        one("overload", ".yaml", mutate.as_json, _loader("socsched.runtime.options", "load_policies", True)),
         one("faults", ".yaml", mutate.as_json, _loader("socsched.faults.file", "load_faults", True)),
         one("taskset", ".yaml", mutate.as_json, _loader(d + "taskset", "load_taskset")),
         one("weights", ".npz", archive(mutate.npy), _weights),

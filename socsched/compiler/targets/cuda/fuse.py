@@ -10,7 +10,7 @@ from dataclasses import replace
 from socsched.compiler.targets.cuda.recurrent import spelt_out
 from socsched.compiler.targets.llvm.fuse import fuse_activations, gelus, hard_gates
 from socsched.graph.batches import one_by_one
-from socsched.graph.fusion import Graph, Group
+from socsched.graph.fusion import Graph
 
 
 def fuse(graph: Graph) -> Graph:
@@ -23,19 +23,11 @@ def fuse(graph: Graph) -> Graph:
 def _gelus(graph: Graph) -> Graph:
     """Merge a GELU into the dense layer that it follows."""
     for gelu in graph.groups:
-        dense = _producer(graph, gelu.inputs[0]) if gelu.kind == "gelu" else None
+        dense = graph.maker(gelu.inputs[0]) if gelu.kind == "gelu" else None
         if dense is None or dense.kind != "dense" or dense.relu or "activation" in dense.options:
             continue
         if graph.used_once(dense.output):
             fused = replace(dense, output=gelu.output, options={**dense.options, **gelu.options})
-            graph = _put(graph, gelu, fused, [dense])
+            kept = (fused if group is gelu else group for group in graph.groups if group is not dense)
+            graph = replace(graph, groups=tuple(kept))
     return graph
-
-
-def _producer(graph: Graph, value: str) -> Group | None:
-    return next((group for group in graph.groups if group.output == value), None)
-
-
-def _put(graph: Graph, at: Group, new: Group, gone: list[Group]) -> Graph:
-    kept = (new if group is at else group for group in graph.groups if group not in gone)
-    return replace(graph, groups=tuple(kept))

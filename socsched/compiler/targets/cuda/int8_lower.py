@@ -20,7 +20,7 @@ from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array, Scale
 from socsched.compiler.quantize.network import Layer, QuantisedGraph, Step, planned_siblings, planned_slices
-from socsched.compiler.targets.cuda import gemm, int8_kernels
+from socsched.compiler.targets.cuda import gemm, int8_kernels, lower
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_kernels import Operand
 from socsched.compiler.targets.cuda.lower import Emitter, Lowered, planes_of
@@ -104,24 +104,15 @@ def channel_table(layers: Layers, target: Scale | None, outputs: int) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class Image(lower.Image):
     """An activation: `var` is [height * width, channels rounded up to 16] in bytes, or fp32 sums that leave."""
 
-    var: Any
-    channels: int
-    height: int
-    width: int
     dtype: str
 
     @property
     def lying(self) -> int:
         """Return the number of channels in memory."""
         return round_up(self.channels, EDGE)
-
-    @property
-    def pixels(self) -> int:
-        """Return the number of rows in memory."""
-        return self.height * self.width
 
 
 class Int8Values(Emitter):
@@ -135,7 +126,6 @@ class Int8Values(Emitter):
         self.images: dict[str, Image] = {}
         self.left: dict[str, Any] = {}  # outputs in their border layout
         self.plain: dict[str, Any] = {}  # fp32 tensors, images in NCHW
-        self.partial: dict[str, Any] = {}
 
     # The network's border, and operators in fp32.
 
@@ -239,16 +229,6 @@ class Int8Values(Emitter):
     def stored(self, value: str) -> Stored:
         """Return how a value's integers are stored."""
         return Stored("int8" if self.q.scales[value].signed else "uint8", 0)
-
-    def into(self, concat: str, kernel: Any, operands: list[Any], result: Any) -> Any:
-        """Call a kernel that writes a slice of a concatenation into the tensor that holds the previous slice."""
-        if concat in self.partial:
-            operands = [*operands, self.partial[concat]]
-            var = self.builder.emit(relax.call_tir_inplace(kernel, operands, [len(operands) - 1], result))
-        else:
-            var = self.builder.emit(relax.call_tir(kernel, operands, result))
-        self.partial[concat] = var
-        return var
 
 
 def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], arch: str, bound: bool = True) -> Lowered:
@@ -368,10 +348,7 @@ class _Lowering(Int8Values):
             kernel = self.kernel((gemm.convolution, replace(shape, relu=False), tile, form.signed), name, make)
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "int32")
             part = self.builder.emit(relax.call_tir(kernel, [pixels, weight], parts))
-            args = (shape, tile.splits, form)
-            finish = lambda: self.spread(gemm.reduction(*args))  # noqa: E731
-            kernel = self.kernel((gemm.reduction, args), "reduction", finish)
-            given = [part, entries, *extra]
+            kernel, given = self.made(gemm.reduction, (shape, tile.splits, form)), [part, entries, *extra]
         else:
             kernel, given = self.kernel((shape, tile, form), name, make), [pixels, weight, entries, *extra]
         result = relax.TensorType((shape.pixels, shape.total or shape.outputs), form.epilogue.dtype)
@@ -394,8 +371,7 @@ class _Lowering(Int8Values):
     def rescaling(self, step: Step, source: Image, count: int, target: tuple[int, int], factor: int) -> Any:
         size, operand = (source.pixels, source.lying), Operand(source.dtype, factor)
         args = (size, count, target, operand, self.stored(step.output), step.relu, RATIO_SHIFT)
-        make = lambda: self.spread(int8_kernels.rescale(*args))  # noqa: E731
-        return self.kernel((int8_kernels.rescale, args), "rescale", make)
+        return self.made(int8_kernels.rescale, args)
 
     def add(self, step: Step) -> None:
         left, right = (self.image_of(value) for value in step.group.inputs)

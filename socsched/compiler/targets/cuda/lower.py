@@ -52,6 +52,7 @@ class Emitter:
         self.bound = bound
         self.builder = relax.BlockBuilder()
         self.kernels: dict[Any, Any] = {}
+        self.partial: dict[str, Any] = {}  # concatenations of which some slices are written
 
     def viewed(self, var: Any, shape: Any, dtype: str = "float16", offset: int = 0) -> Any:
         """Return the memory of `var`, from byte `offset` on, as a tensor of another shape and type; no kernel."""
@@ -62,8 +63,21 @@ class Emitter:
         self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any, dtype: str = "float16"
     ) -> Any:
         """Return the result of the kernel that `make` writes for `args`."""
-        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
-        return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, dtype)))
+        return self.builder.emit(relax.call_tir(self.made(make, args), operands, relax.TensorType(shape, dtype)))
+
+    def made(self, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Return the module's kernel that `make` writes for `args`."""
+        return self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
+
+    def into(self, concat: str, kernel: Any, operands: list[Any], result: Any) -> Any:
+        """Call a kernel that writes a slice of a concatenation into the tensor that holds the previous slice."""
+        if concat in self.partial:
+            operands = [*operands, self.partial[concat]]
+            var = self.builder.emit(relax.call_tir_inplace(kernel, operands, [len(operands) - 1], result))
+        else:
+            var = self.builder.emit(relax.call_tir(kernel, operands, result))
+        self.partial[concat] = var
+        return var
 
     def spread(self, function: Any) -> Any:
         """Return a kernel with its loops on the GPU's threads, if kernels are bound."""
@@ -137,7 +151,8 @@ class Values(Emitter):
         tensor = self.graph.values[name]
         if tensor.dtype != "fp32":  # bytes of a camera: plain
             return tensor
-        return TensorType(tensor.shape, "fp16", _layout(tensor.shape))
+        images = {1: "NHWC"}.get(tensor.shape[0], "NCHW") if len(tensor.shape) == 4 else ""  # batches are plain
+        return TensorType(tensor.shape, "fp16", images)
 
     def physical(self, tensor: TensorType) -> list[Any]:
         return [self.dynamic if size < 0 else size for size in physical_shape(tensor)]
@@ -283,13 +298,6 @@ class Values(Emitter):
         self.images[group.output] = Image(var, channels, height, width)
 
 
-def _layout(shape: tuple[int, ...]) -> str:
-    """Return the layout of a tensor at the border: images by pixels, batches of images plain."""
-    if len(shape) != 4:
-        return ""
-    return "NHWC" if shape[0] == 1 else "NCHW"
-
-
 def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = True, sms: int = 0) -> Lowered:
     """Return the GPU form of `graph` for an architecture ("sm_87"); CompileError for an operator without any kernel.
 
@@ -307,7 +315,6 @@ class _Lowering(Values):
         super().__init__(graph, self.judged.moves, bound)
         self.by_pixels = self.judged.images
         self.weights, self.arch, self.sms = weights, arch, sms
-        self.partial: dict[str, Any] = {}
         gone = self.judged.elsewhere
         self.slices = rules.slices(graph, gone)
         self.siblings = rules.siblings(graph, gone)
@@ -550,20 +557,13 @@ class _Lowering(Values):
         if tile.splits > 1:
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "float32")
             part = self.builder.emit(relax.call_tir(self.multiplying(shape, tile), [source, constants[0]], parts))
-            make = lambda: self.spread(gemm.reduction(shape, tile.splits))  # noqa: E731
-            kernel = self.kernel((gemm.reduction, shape, tile.splits), "reduction", make)
-            operands = [part, constants[1], *others]
+            kernel, operands = self.made(gemm.reduction, (shape, tile.splits)), [part, constants[1], *others]
         else:
             kernel, operands = self.multiplying(shape, tile), [source, *constants, *others]
         result = relax.TensorType((shape.pixels, shape.total or shape.outputs), "float16")
-        if into is None or into[0].output not in self.partial:
-            var = self.builder.emit(relax.call_tir(kernel, operands, result))
-        else:
-            operands = [*operands, self.partial[into[0].output]]
-            var = self.builder.emit(relax.call_tir_inplace(kernel, operands, [len(operands) - 1], result))
         if into is not None:
-            self.partial[into[0].output] = var
-        return var
+            return self.into(into[0].output, kernel, operands, result)
+        return self.builder.emit(relax.call_tir(kernel, operands, result))
 
     def multiplying(self, shape: Convolution, tile: Tile) -> Any:
         def make() -> Any:
@@ -591,6 +591,13 @@ class _Lowering(Values):
             groups = height * width, *kernels.grouped(parts)
             joined = self.call(kernels.joined, (height * width, parts), list(vars_), groups)
             self.partial[name] = self.viewed(joined, (height * width, channels))
+        first = 0
+        for value in group.inputs if name not in self.partial else ():
+            source = self.image_of(value)
+            args = (source.pixels, source.lying, 0, source.channels, channels, first, False)
+            first += source.channels
+            result = relax.TensorType((height * width, channels), "float16")
+            self.into(name, self.made(kernels.copy, args), [source.var], result)
         self.images[name] = Image(self.partial[name], channels, height, width)
 
     def channels(self, name: str) -> tuple[tuple[int, int, int], Any]:

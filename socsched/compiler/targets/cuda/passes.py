@@ -266,14 +266,12 @@ def relax_pipeline(general: bool = False) -> Any:
 
 def relax_front(general: bool = False) -> list[Any]:
     """Return the first of these passes, after which all operators are calls of finished functions."""
-    return [relax.transform.LegalizeOps(), *(_general_schedules() if general else ())]
-
-
-def _general_schedules() -> list[Any]:
-    """Return TVM's schedules for GPUs, reductions first; functions already scheduled are left unchanged."""
     from tvm.s_tir import dlight
 
-    return [
+    if not general:
+        return [relax.transform.LegalizeOps()]
+    return [  # TVM's schedules for GPUs, reductions first; functions already scheduled are left unchanged
+        relax.transform.LegalizeOps(),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
         dlight.ApplyDefaultSchedule(dlight.gpu.GEMV(), dlight.gpu.Reduction(), dlight.gpu.Fallback()),

@@ -20,8 +20,8 @@ from socsched.compiler.passes.launches import Recorder
 from socsched.compiler.passes.relax_form import DTYPES, bind_constants, in_precision
 from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.opencl import convolution
-from socsched.compiler.targets.opencl.half import portable
 from socsched.compiler.targets.opencl.pillar_kernel import pillar_net
+from socsched.compiler.targets.opencl.target import portable
 
 SOURCE = "stage.cl"
 

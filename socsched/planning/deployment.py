@@ -344,7 +344,7 @@ def _seen(task: Task, time: int) -> Task:
 
 
 def _follows(task: Task, tasks: Mapping[str, Task]) -> bool:
-    """Return whether a task's kernels are queued with those of the one before (`executor.gpu_stages.joined`)."""
+    """Return whether a task's kernels are queued with those of the one before (`executor.settings.joined`)."""
     before = tasks.get(task.after[0]) if len(task.after) == 1 else None
     if before is None or task.reads or task.timer:
         return False

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from socsched.executor.gpu_stages import _has_rivals, joined
+from socsched.executor.gpu_stages import _has_rivals
+from socsched.executor.settings import joined
 from socsched.planning.plan import Transition
 from tests.runtime.run_plans import MS, plan, task
 

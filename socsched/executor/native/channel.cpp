@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include "failure.hpp"
-#include "settings_data.hpp"
+#include "settings.hpp"
 
 namespace socsched {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "failure.hpp"
-#include "preemption.hpp"
+#include "wiring.hpp"
 
 namespace socsched {
 

@@ -10,7 +10,7 @@
 #include "gate.hpp"
 #include "launch_list.hpp"
 #include "parallel.hpp"
-#include "settings_data.hpp"
+#include "settings.hpp"
 
 namespace {
 

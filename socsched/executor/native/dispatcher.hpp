@@ -11,7 +11,6 @@
 #include "isolation.hpp"
 #include "job.hpp"
 #include "ledger.hpp"
-#include "overload.hpp"
 #include "records.hpp"
 #include "wiring.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "channel.hpp"
 #include "data_slots.hpp"
-#include "guard.hpp"
+#include "gate.hpp"
 
 namespace socsched {
 

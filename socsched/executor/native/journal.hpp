@@ -45,4 +45,22 @@ class Journal {
   size_t held_ = 0;
 };
 
+// The outcome of a run (executed.json): its length, the frame accounts, and what went wrong.
+
+// `origin`: the start of the run on the monotonic clock; `processor`: the time that its threads used processors, warm-up left
+// out.  Written next to its place and renamed, so that it is complete or absent.  Failure if that is not possible.
+void write_summary(const std::string& path, const Control& control, Ns duration, Ns origin, Ns processor, const std::string& journal_error,
+                   const std::vector<std::string>& notices = {});
+
+// The words of a trace: instants as the Python executor words them, and durations for people.
+
+// Nanoseconds as text with four significant digits, such as 4.87 ms.
+std::string format_duration(Ns time);
+
+// The words of an instant; `words` is its record.
+std::string words_of(const Control& control, const std::vector<int64_t>& words);
+
+const char* word_of(Kind kind);
+const char* word_of(Status status);
+
 }  // namespace socsched

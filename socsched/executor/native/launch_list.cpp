@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "failure.hpp"
-#include "settings_data.hpp"
+#include "settings.hpp"
 
 namespace socsched {
 

@@ -17,7 +17,6 @@
 #include "real_run.hpp"
 #include "selftest.hpp"
 #include "sha256.hpp"
-#include "summary.hpp"
 #include "virtual_run.hpp"
 
 namespace socsched {

@@ -14,7 +14,6 @@
 #include "failure.hpp"
 #include "feed.hpp"
 #include "gate.hpp"
-#include "guard.hpp"
 #include "journal.hpp"
 #include "mailbox.hpp"
 #include "stage.hpp"

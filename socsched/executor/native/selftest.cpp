@@ -9,7 +9,7 @@
 #include "clock.hpp"
 #include "data_slots.hpp"
 #include "failure.hpp"
-#include "settings_data.hpp"
+#include "settings.hpp"
 #include "stage.hpp"
 
 namespace socsched {

@@ -1,12 +1,224 @@
 #include "settings.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #include "failure.hpp"
 #include "ledger.hpp"
-#include "settings_data.hpp"
 
 namespace socsched {
+
+namespace {
+
+constexpr size_t MOST_PARTS = 64;
+
+// A type with sizes of 1 where they are free.
+TensorType of_a_row(TensorType type) {
+  std::replace(type.shape.begin(), type.shape.begin() + type.rank, int64_t{-1}, int64_t{1});
+  return type;
+}
+
+// Read a shape; `free`: how many sizes, from the first on, may be -1.
+void read_shape(const JsonField& from, TensorType& type, int free) {
+  double elements = 1;
+  for (const JsonField& size : from.items(MOST_RANK)) {
+    const int64_t value = size.integer(-1, MOST_ELEMENTS);
+    if (value < 0 && type.rank >= free) from.fail("expected a fixed size");
+    type.shape[static_cast<size_t>(type.rank++)] = value;
+    elements *= static_cast<double>(std::max(value, int64_t{1}));
+  }
+  if (elements > static_cast<double>(MOST_ELEMENTS)) from.fail("expected at most 2^31 elements");
+  if (of_a_row(type).bytes() == TOO_LARGE) from.fail("expected at most 4 GiB with this layout");
+}
+
+std::vector<uint8_t> read_bytes(const JsonField& from) {
+  const std::string& text = from.text(LONGEST);
+  const auto digit = [&](char c) {
+    const size_t value = std::string("0123456789abcdef").find(c);
+    if (value == std::string::npos) from.fail("expected hexadecimal digits");
+    return static_cast<uint8_t>(value);
+  };
+  if (text.size() % 2) from.fail("expected an even number of hexadecimal digits");
+  std::vector<uint8_t> bytes;
+  for (size_t i = 0; i < text.size(); i += 2) bytes.push_back(static_cast<uint8_t>(digit(text[i]) << 4 | digit(text[i + 1])));
+  return bytes;
+}
+
+void read_network(const JsonField& from, const std::string& path, StageSettings& stage) {
+  stage.programs.push_back(path_next_to(path, from["program"].text(LONGEST)));
+  stage.threads = static_cast<int>(from["threads"].integer(0, 1024));
+  for (const InputSettings& input : stage.inputs) stage.code_inputs.push_back(input.type);
+  stage.code_outputs = stage.outputs;
+  for (const char* side : {"code_inputs", "code_outputs"}) {
+    if (!from.has(side)) continue;
+    std::vector<TensorType>& types = side[5] == 'i' ? stage.code_inputs : stage.code_outputs;
+    const std::vector<JsonField> entries = from[side].items(MOST_PORTS);
+    if (entries.size() != types.size()) from[side].fail("expected a form for each");
+    for (size_t i = 0; i < types.size(); i++) {
+      const TensorType given = types[i];
+      types[i] = read_type(entries[i], 1);
+      if (given.rank != types[i].rank || of_a_row(given.form(types[i])).bytes() != of_a_row(types[i]).bytes())
+        entries[i]["shape"].fail(std::string("expected the size of this ") + (side[5] == 'i' ? "input" : "output"));
+    }
+  }
+}
+
+StageSettings read_stage(const JsonField& from, const std::string& path);
+
+void read_cuda(const JsonField& from, const std::string& path, StageSettings& stage) {
+  for (const std::string& program : from["programs"].texts(64, LONGEST)) stage.programs.push_back(path_next_to(path, program));
+  for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.on_host.push_back(entry["on_host"].boolean());
+  stage.longest = from.has("longest_ns") ? from["longest_ns"].integer(0, MOST_NS) : 0;
+  if (from.has("device")) stage.device = static_cast<int>(from["device"].integer(0, 63));
+  if (from.has("groups")) stage.groups = static_cast<size_t>(from["groups"].integer(0, 1024));
+  if (from.has("inner")) stage.inner = from["inner"].boolean();
+  if (from.has("shown")) stage.shown = from["shown"].boolean();
+  if (from.has("follows")) {
+    stage.follows = from["follows"].text(LONGEST);
+    stage.part = static_cast<size_t>(from["part"].integer(1, MOST_PARTS));
+  }
+  if (from.has("followers"))
+    for (const JsonField& entry : from["followers"].items(MOST_PARTS)) {
+      StageSettings follower = read_stage(entry["stage"], path);
+      if (follower.kind != "cuda" || follower.part != stage.followers.size() + 1) entry.fail("expected a stage of the same GPU that follows, in turn");
+      stage.followers.emplace_back(entry["task"].text(LONGEST), std::move(follower));
+    }
+  if (from.has("queued")) stage.queued = static_cast<size_t>(from["queued"].integer(1, 64));
+  const int64_t last = static_cast<int64_t>(stage.outputs.size()) - 1;
+  if (!from.has("marks")) return;
+  stage.marks = static_cast<int>(from["marks"]["output"].integer(0, last));
+  stage.least_mark = static_cast<int>(from["marks"]["least"].integer(0, 1));
+  if (const TensorType& type = stage.outputs[static_cast<size_t>(stage.marks)]; type.dtype != Dtype::int32 || type.rank != 1 || type.shape[0] < 0)
+    from["marks"].fail("expected an output of a fixed number of int32");
+}
+
+// The scale of a tensor that the artefact has in int8, 0 if it has the executor's type; fp32 as bits.
+float read_scale(const JsonField& from, const TensorType& type) {
+  if (!from.has("scale_bits")) return 0;
+  const uint32_t bits = static_cast<uint32_t>(from["scale_bits"].integer(0, UINT32_MAX));
+  float scale;
+  std::memcpy(&scale, &bits, sizeof scale);
+  if (!std::isnormal(scale) || scale < 0 || type.dtype != Dtype::fp32) from["scale_bits"].fail("expected a positive scale of floats");
+  return scale;
+}
+
+void read_engine_stage(const JsonField& from, const std::string& path, StageSettings& stage) {
+  stage.adapter = from["adapter"].text(LONGEST);
+  stage.artefact = path_next_to(path, from["artefact"].text(LONGEST));
+  stage.shared_object = from["library"].text(LONGEST);
+  if (stage.shared_object.find('/') != std::string::npos) stage.shared_object = path_next_to(path, stage.shared_object);
+  for (const auto& [name, value] : from["options"].fields(64)) stage.options[name] = value.text(LONGEST);
+  for (const JsonField& entry : from["inputs"].items(MOST_PORTS)) {
+    stage.input_names.push_back(entry["name"].text(LONGEST));
+    stage.input_scales.push_back(read_scale(entry, stage.inputs[stage.input_scales.size()].type));
+  }
+  for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) {
+    stage.output_names.push_back(entry["name"].text(LONGEST));
+    stage.output_scales.push_back(read_scale(entry, stage.outputs[stage.output_scales.size()]));
+    stage.on_host.push_back(!entry.has("on_host") || entry["on_host"].boolean());
+    stage.on_gpu.push_back(entry.has("on_gpu") && entry["on_gpu"].boolean());
+  }
+}
+
+// Whether outputs begin with boxes [n, width], scores [n] and labels [n].
+bool are_detections(const std::vector<TensorType>& outputs) {
+  const auto is = [&](size_t port, Dtype dtype, int rank) { return outputs[port].dtype == dtype && outputs[port].rank == rank; };
+  return outputs.size() >= 3 && is(0, Dtype::fp32, 2) && is(1, Dtype::fp32, 1) && is(2, Dtype::int32, 1);
+}
+
+// The memory of weights that a stage loads, or that are loaded for it.
+void read_slot(const JsonField& from, StageSettings& stage) {
+  stage.slot = static_cast<int>(from["slot"]["number"].integer(0, MOST));
+  stage.slot_bytes = static_cast<uint64_t>(from["slot"]["bytes"].integer(0, MOST_NS));
+  if (from.has("device")) stage.device = static_cast<int>(from["device"].integer(0, 63));
+}
+
+StageSettings read_stage(const JsonField& from, const std::string& path) {
+  StageSettings stage;
+  stage.kind = from["kind"].one_of({"spin", "sleep", "call", "host", "network", "convert", "cuda", "load", "opencl", "engine", "callback"});
+  if (from.has("title")) stage.title = from["title"].text(LONGEST);
+  for (const auto& [name, sockets] : {std::pair{"channels", &stage.channels}, std::pair{"observers", &stage.observers}})
+    if (from.has(name))
+      for (const JsonField& socket : from[name].items(MOST_PORTS)) sockets->push_back(static_cast<int>(socket.integer(0, MOST)));
+  if (from.has("time_ns")) stage.time = from["time_ns"].integer(0, MOST_NS);
+  if (from.has("cheap_time_ns")) stage.cheap_time = from["cheap_time_ns"].integer(0, MOST_NS);
+  if (stage.kind == "call") stage.shared_object = path_next_to(path, from["library"].text(LONGEST));
+  if (stage.kind == "call" || stage.kind == "host") stage.function = from["function"].text(LONGEST);
+  if (stage.kind == "host") stage.params = read_bytes(from["params"]);
+  if (stage.kind == "load") stage.loads = from["loads"].text(LONGEST);
+  if (stage.kind == "load" || from.has("slot")) read_slot(from, stage);
+  if (!stage.computes()) return stage;
+  for (const JsonField& entry : from["inputs"].items(MOST_PORTS))
+    stage.inputs.push_back({entry["from"].text(LONGEST), static_cast<size_t>(entry["port"].integer(0, MOST_PORTS - 1)), read_type(entry, MOST_RANK)});
+  if (stage.kind != "convert")
+    for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.outputs.push_back(read_type(entry, stage.kind == "host" ? 0 : stage.kind == "callback" ? MOST_RANK : 1));
+  if (stage.kind == "network") read_network(from, path, stage);
+  if (stage.kind == "cuda" || stage.kind == "opencl") read_cuda(from, path, stage);
+  if (stage.kind == "engine") read_engine_stage(from, path, stage);
+  if (from.has("cheaper")) {
+    stage.cheaper = std::make_shared<StageSettings>(read_stage(from["cheaper"], path));
+    if (stage.kind != "network" || stage.cheaper->kind != "network" || stage.cheaper->cheaper || stage.cheaper->outputs.size() != stage.outputs.size())
+      from["cheaper"].fail("expected another network with the same outputs");
+  }
+  if (from.has("records")) stage.records = from["records"].boolean();
+  if (stage.records && !are_detections(stage.outputs)) from["records"].fail("expected false: the first outputs are no boxes, scores and labels");
+  return stage;
+}
+
+FrameSettings read_frame(const JsonField& from, const std::vector<TensorType>& ports) {
+  FrameSettings frame;
+  if (from.has("problem")) frame.problem = from["problem"].text(LONGEST);
+  if (!frame.problem.empty()) return frame;
+  const std::vector<JsonField> shapes = from["shapes"].items(MOST_PORTS);
+  if (shapes.size() != ports.size()) from["shapes"].fail("expected a shape for every port");
+  for (size_t i = 0; i < ports.size(); i++) {
+    TensorType type = ports[i];
+    type.rank = 0;
+    read_shape(shapes[i], type, 0);
+    frame.ports.push_back(type);
+  }
+  return frame;
+}
+
+}  // namespace
+
+TensorType read_type(const JsonField& from, int free) {
+  TensorType type;
+  const std::string dtype = from["dtype"].one_of(dtype_names());
+  type.dtype = static_cast<Dtype>(std::find(dtype_names().begin(), dtype_names().end(), dtype) - dtype_names().begin());
+  if (!parse_layout(from["layout"].text(LONGEST), type.layout)) from["layout"].fail("expected NCHW, NHWC or NCHW16c, each with +1 for a border");
+  read_shape(from["shape"], type, free);
+  return type;
+}
+
+std::string path_next_to(const std::string& settings, const std::string& name) {
+  const size_t slash = settings.rfind('/');
+  return name.empty() || name[0] == '/' || slash == std::string::npos ? name : settings.substr(0, slash + 1) + name;
+}
+
+std::map<std::string, StageSettings> read_stages(const JsonField& from, const std::string& path) {
+  std::map<std::string, StageSettings> stages;
+  for (const auto& [task, stage] : from.fields(MOST)) stages[task] = read_stage(stage, path);
+  return stages;
+}
+
+std::map<std::string, SensorSettings> read_inputs(const JsonField& from, const std::string& path) {
+  std::map<std::string, SensorSettings> inputs;
+  for (const auto& [name, entry] : from.fields(MOST)) {
+    SensorSettings& sensor = inputs[name];
+    std::vector<TensorType> ports;
+    for (const JsonField& port : entry["ports"].items(MOST_PORTS)) ports.push_back(read_type(port, MOST_RANK));
+    sensor.file = path_next_to(path, entry["file"].text(LONGEST));
+    if (entry.has("feed")) sensor.feed = static_cast<int>(entry["feed"].integer(0, MOST));
+    if (entry.has("live")) sensor.is_live = entry["live"].boolean();
+    for (const JsonField& frame : entry["frames"].items(MOST)) sensor.frames.push_back(read_frame(frame, ports));
+    sensor.warm = read_frame(entry["warm"], ports);
+    if (sensor.frames.empty() && sensor.feed < 0) entry["frames"].fail("expected at least one frame");
+    if (!sensor.warm.problem.empty()) entry["warm"].fail("expected a usable frame");
+  }
+  return inputs;
+}
 
 namespace {
 

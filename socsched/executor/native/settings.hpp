@@ -146,4 +146,15 @@ struct Settings {
 // Return the settings of a file; Failure with the position of what is wrong in it.
 Settings read_settings(const std::string& path, Names& names);
 
+// The parts of run.json that describe stages and the frames of sensors.
+
+// The path of a file named in the settings, relative to their folder.
+std::string path_next_to(const std::string& settings, const std::string& name);
+
+// The type of a tensor; `free`: how many of its sizes, from the first on, may be -1.
+TensorType read_type(const JsonField& from, int free);
+
+std::map<std::string, StageSettings> read_stages(const JsonField& from, const std::string& path);
+std::map<std::string, SensorSettings> read_inputs(const JsonField& from, const std::string& path);
+
 }  // namespace socsched

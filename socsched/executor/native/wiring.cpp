@@ -6,7 +6,6 @@
 #include <set>
 
 #include "failure.hpp"
-#include "preemption.hpp"
 
 namespace socsched {
 
@@ -158,10 +157,6 @@ std::vector<std::vector<int>> carried(const Plan& plan, const std::vector<std::v
   return lists;
 }
 
-}  // namespace
-
-namespace {
-
 bool overlap(const std::vector<int>& some, const std::vector<int>& others) {
   return std::any_of(some.begin(), some.end(), [&](int seat) { return std::count(others.begin(), others.end(), seat) > 0; });
 }
@@ -243,6 +238,70 @@ Wiring::Wiring(const Plan& plan, const Settings& settings, const Names& names, i
   for (const std::set<int>& one : needed) needs.emplace_back(one.begin(), one.end());
   carry = carried(plan, needs, names.count());
   unseen = unseen_times(plan, settings, version);
+}
+
+namespace {
+
+bool share_lanes(const Plan& plan, const Engine& engine) {
+  std::vector<char> used(static_cast<size_t>(engine.lanes), 0);
+  for (const Task& task : plan.tasks) {
+    if (&plan.engines[static_cast<size_t>(task.engine)] != &engine) continue;
+    for (const int lane : task.lanes)
+      if (used[static_cast<size_t>(lane)]++) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Preempting preempting(const Plan& plan, const Engine& engine, const Settings& settings, const Order& order) {
+  const auto found = settings.preemption.find(engine.policy);
+  const Preemption how = found == settings.preemption.end() ? Preemption::as_engine : found->second;
+  if (how == Preemption::never || !share_lanes(plan, engine)) return {};
+  if (how == Preemption::mechanism) return {false, "policy " + engine.policy + " preempts by a mechanism of its own"};
+  if (engine.preemption == "none") return {};
+  if (engine.preemption != "full" && engine.preemption != "segment") return {false, "the executor cannot restart jobs"};
+  if (!order.constant()) return {false, "policy " + engine.policy + " orders jobs by their progress"};
+  return {true, ""};
+}
+
+std::string run_to_completion(const Engine& engine, const std::string& why) {
+  return "jobs on " + engine.id + " run to completion, but the plan preempts them" +
+         (engine.preemption == "none" ? "" : " (" + engine.preemption + ")") + ": responses can be longer than planned; " + why;
+}
+
+namespace {
+
+int64_t value(Term term, const Task& task, Ns activation, Ns deadline) {
+  switch (term) {
+    case Term::nothing: return 0;
+    case Term::priority: return task.priority;
+    case Term::deadline: return deadline;
+    case Term::activation: return activation;
+    case Term::period: return task.period;
+    case Term::relative_deadline: return task.deadline;
+    case Term::criticality: return HARD - task.criticality;
+    case Term::laxity: return deadline - task.cost;  // the time common to all waiting jobs does not change their order
+    case Term::remaining:
+    case Term::cost: return task.cost;
+    case Term::best_effort: return task.criticality == SOFT;
+    case Term::release: return deadline - task.deadline;
+    case Term::newest: return -activation;
+  }
+  return 0;
+}
+
+}  // namespace
+
+const std::vector<std::string>& term_names() {
+  static const std::vector<std::string> names{
+      "nothing", "priority", "deadline", "activation", "period", "relative_deadline",
+      "criticality", "laxity", "remaining", "cost", "best_effort", "release", "newest"};
+  return names;
+}
+
+Key Order::key(const Task& task, int64_t frame, Ns activation, Ns deadline) const {
+  return {value(first, task, activation, deadline), value(second, task, activation, deadline), task.number, frame};
 }
 
 }  // namespace socsched

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from socsched.compiler.launch_list import OPENCL
 from socsched.compiler.target import FunctionBuild, FunctionCode
 from socsched.compiler.targets.gpu_functions import decoders, inputs
-from socsched.compiler.targets.gpu_functions.program import FunctionRequest, Program
-from socsched.compiler.targets.opencl.target import portable
+from socsched.compiler.targets.gpu_functions.program import FunctionRequest, Program, portable
 from socsched.errors import CompileError
 
 IMPLEMENTATIONS: dict[str, Callable[[FunctionRequest], Program]] = {

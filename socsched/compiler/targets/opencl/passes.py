@@ -19,9 +19,9 @@ from socsched.compiler.launch_list import OPENCL
 from socsched.compiler.passes.launches import Recorder
 from socsched.compiler.passes.relax_form import DTYPES, bind_constants, in_precision
 from socsched.compiler.target import Compilation, Passes
+from socsched.compiler.targets.gpu_functions.program import portable
 from socsched.compiler.targets.opencl import convolution
 from socsched.compiler.targets.opencl.pillar_kernel import pillar_net
-from socsched.compiler.targets.opencl.target import portable
 
 SOURCE = "stage.cl"
 

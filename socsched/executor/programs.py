@@ -170,7 +170,7 @@ def build_conversions(tensors: Mapping[int, tuple[TensorType, TensorType, int]],
         size, target = _bytes(given), builder.result(_bytes(wanted))
         source = builder.own(size)
         builder.inputs.append({**source, "bytes": size, "row_bytes": size // rows if rows else 0, "fill": 0})
-        builder.launches += conversion(given, wanted, source["offset"], target, 0)
+        builder.launches += convert.conversion(given, wanted, source["offset"], target, 0)
         builder.outputs[port] = {"offset": target["offset"], "bytes": _bytes(wanted)}
     return builder.program(arch, [], [], converts=True)
 
@@ -280,7 +280,7 @@ class _Builder:
         if name in self.arriving:
             kept = self.arriving[name]
             entry = self.own(_bytes(kept))
-            self.launches += conversion(kept, full, entry["offset"], place, self.converter)
+            self.launches += convert.conversion(kept, full, entry["offset"], place, self.converter)
         rows = size // self.room if varies else 0
         self.inputs.append({**entry, "bytes": _bytes(kept), "row_bytes": rows, "fill": fill})
         self.input_types[name] = kept
@@ -369,20 +369,6 @@ class _Builder:
         self.constants += bytes(offset - len(self.constants)) + data
         self.constants += bytes(end - len(self.constants))
         return offset
-
-
-def conversion(given: TensorType, wanted: TensorType, source: int, target: Place, code: int) -> list[dict[str, Any]]:
-    """Return the launches that convert a tensor at `source` of a program's memory; `code`: the kernels' number."""
-    found = []
-    for one in convert.launches(given, wanted):
-        arguments: list[dict[str, Any]] = [
-            {"in": "memory", "offset": source + one.source},
-            {**target, "offset": target["offset"] + one.target},
-            *({"value": size.value} for size in one.sizes),
-        ]
-        sizes = {"grid": [*one.grid, 1], "block": [*one.block, 1], "shared": 0}
-        found.append({"kernel": one.kernel, "code": code, **sizes, "arguments": arguments})
-    return found
 
 
 def after(end: int, size: int) -> tuple[int, int]:

@@ -16,12 +16,12 @@ import tiny_pillars
 
 from socsched.api.deployment import compile as compile_plan
 from socsched.api.planning import plan as make_plan
-from socsched.compiler.targets.cuda.convert import SOURCE
+from socsched.compiler.targets.cuda.convert import SOURCE, conversion
 from socsched.compiler.targets.cuda.toolkits import Toolkit
 from socsched.errors import UsageError
 from socsched.executor import application, gpu_stages
 from socsched.executor.build import find_executor
-from socsched.executor.programs import Program, conversion, copy_programs, store, stored_program
+from socsched.executor.programs import Program, copy_programs, store, stored_program
 from socsched.graph.operators import TensorType
 from socsched.planning.plan import Transition
 from socsched.runtime.backends.base import Setting

@@ -6,11 +6,9 @@ and written in rows.  The kernels are built once by nvcc and kept with the compi
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -86,43 +84,40 @@ def source_of(code: Path) -> Path:
     return code.with_suffix(".cu")
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A kernel(source, target, *sizes): byte offsets of its tensors, and its sizes with their C types."""
+def conversion(
+    given: TensorType, wanted: TensorType, source: int, target: Mapping[str, Any], code: int
+) -> list[dict[str, Any]]:
+    """Return the launches that convert a tensor at `source` of a program's memory; see `kernel_for`.
 
-    kernel: str
-    grid: tuple[int, int]
-    block: tuple[int, int]
-    source: int
-    target: int
-    sizes: tuple[Any, ...]
+    `target`: the place of the result (`executor.programs`); `code`: the kernels' number among the program's.
+    """
 
+    def launch(kernel: str, grid: Sequence[int], block: Sequence[int], sizes: Sequence[int], at: int = 0, to: int = 0):  # type: ignore[no-untyped-def]
+        places = [{"in": "memory", "offset": source + at}, {**target, "offset": target["offset"] + to}]
+        how = {"grid": [*grid, 1], "block": [*block, 1], "shared": 0}
+        return {"kernel": kernel, "code": code, **how, "arguments": [*places, *({"value": size} for size in sizes)]}
 
-def launches(given: TensorType, wanted: TensorType, rows: int | None = None) -> Iterator[Launch]:
-    """Yield the launches of a conversion, limited to `rows` of the first dimension if not None; see `kernel_for`."""
+    def by_element(kernel: str, count: int) -> list[dict[str, Any]]:
+        return [launch(kernel, (-(-count // _THREADS), 1), (_THREADS, 1), (count,))]
+
+    elements = prod(physical_shape(given))
     if (given.dtype, given.layout) == (wanted.dtype, wanted.layout):
-        elements = prod(physical_shape(given)) if rows is None else prod(given.shape[1:]) * rows
-        size = elements * NUMPY_DTYPES[given.dtype].itemsize
-        yield Launch("copy", (-(-size // _THREADS), 1), (_THREADS, 1), 0, 0, (ctypes.c_longlong(size),))
-        return
+        return by_element("copy", elements * NUMPY_DTYPES[given.dtype].itemsize)
     name, (height, width) = kernel_for(given, wanted)
     if name.startswith("cast"):
-        count = prod(physical_shape(given)) if rows is None else prod(given.shape[1:]) * rows
-        if count:
-            yield Launch(name, (-(-count // _THREADS), 1), (_THREADS, 1), 0, 0, (ctypes.c_longlong(count),))
-        return
+        return by_element(name, elements) if elements else []
     ways = [channel_block(kind.layout or "NCHW") or 0 for kind in (given, wanted)]
-    here, there = (width * (-(-height // n) * n if n > 1 else height) for n in ways)
-    if not name.startswith("lay"):
-        here = there = height * width
-    for image in range(given.shape[0]):
-        places = (image * here * _SIZES[given.dtype], image * there * _SIZES[wanted.dtype])
-        if name.startswith("lay"):
-            last = tuple(ctypes.c_int(value) for value in (height, width, *ways))
-            yield Launch(name, (-(-there // _THREADS), 1), (_THREADS, 1), *places, last)
-        else:
-            grid = (-(-width // _TILE), -(-height // _TILE))
-            yield Launch(name, grid, (_TILE, 8), *places, (ctypes.c_int(height), ctypes.c_int(width)))
+    laid = name.startswith("lay")
+    here, there = (width * (-(-height // n) * n if laid and n > 1 else height) for n in ways)
+    sizes = (height, width, *ways) if laid else (height, width)
+    grid = (-(-there // _THREADS), 1) if laid else (-(-width // _TILE), -(-height // _TILE))
+    return [
+        launch(
+            name, grid, (_THREADS, 1) if laid else (_TILE, 8), sizes,
+            image * here * _SIZES[given.dtype], image * there * _SIZES[wanted.dtype],
+        )
+        for image in range(given.shape[0])
+    ]  # fmt: skip
 
 
 def kernel_for(given: TensorType, wanted: TensorType) -> tuple[str, tuple[int, int]]:

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from socsched.compiler.environment import relax, tirx, tvm
 from socsched.compiler.launch_list import CUDA
@@ -20,9 +17,7 @@ from socsched.compiler.passes.launches import CudaRecorder
 from socsched.compiler.passes.link import write_library
 from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.passes.relax_form import bind_constants
-from socsched.compiler.pipeline import fused, run
-from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.target import Build, Compilation, Pass, Passes, TargetSpec, resolve
+from socsched.compiler.target import Compilation, Pass, Passes, resolve
 from socsched.compiler.targets.cuda.attention import completed
 from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
@@ -33,7 +28,6 @@ from socsched.compiler.targets.cuda.toolkits import toolkit_for
 from socsched.descriptor.processors import TENSOR_CORES, capability
 from socsched.errors import CompileError
 from socsched.graph.integers import STAYS_FLOAT, stays_float
-from socsched.graph.network import Network
 
 
 def choose(compilation: Compilation) -> Passes:
@@ -53,24 +47,6 @@ def in_memory(compilation: Compilation) -> Passes:
         require_products(compilation)
         return INT8
     return GENERAL if _reason(compilation) else RULED
-
-
-def build_executable(
-    network: Network,
-    weights: Mapping[str, np.ndarray[Any, Any]],
-    target: Mapping[str, Any],
-    precision: str,
-    scales: Scales | None = None,
-    sms: int = 0,
-) -> Compilation:
-    """Return a network with its executable for a CUDA target in memory; no file is written.
-
-    `sms`: multiprocessors it will run on, 0 for all; tiles of fp16 products are chosen accordingly.
-    """
-    asked = Build(Path(), network, weights, TargetSpec("cuda", target, False), precision, scales, share=sms)
-    compilation = fused(asked)
-    own = in_memory(compilation)
-    return run(compilation, (*own.quantise, *own.lower, *own.build))
 
 
 def lower_by_rules(compilation: Compilation) -> Compilation:

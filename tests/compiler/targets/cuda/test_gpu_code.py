@@ -10,12 +10,11 @@ from typing import Any
 import gpu_networks
 import numpy as np
 import pytest
-from cuda_sources import needs_nvcc, report, source_of
+from cuda_sources import build_executable, needs_nvcc, report, source_of
 
 from socsched.compiler.targets.cuda import gemm, intrinsics, kernels, sequence_lower, sequence_rules
 from socsched.compiler.targets.cuda.lower import _EMITTERS, lower
 from socsched.compiler.targets.cuda.nvcc import device_source
-from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.rules import GATES, KINDS, unsupported_reason
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tile_table import TABLE

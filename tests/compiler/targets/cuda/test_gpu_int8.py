@@ -11,6 +11,7 @@ import int8_networks
 import int8_reference as reference
 import numpy as np
 import pytest
+from cuda_sources import build_executable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from int8_networks import (
@@ -35,7 +36,6 @@ from socsched.compiler.quantize.network import QuantisedGraph, quantise
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import resolve
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
-from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
 from socsched.compiler.targets.llvm.int8_lower import lower_int8 as lower_host
 from socsched.compiler.targets.llvm.processor import native_target

@@ -16,7 +16,7 @@ import int8_networks
 import numpy as np
 import pytest
 from cuda_emulator import Emulated
-from cuda_sources import needs_nvcc, report, source_of
+from cuda_sources import build_executable, needs_nvcc, report, source_of
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.environment import tvm
@@ -27,7 +27,6 @@ from socsched.compiler.targets.cuda import gemm, int8_kernels, kernels
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_kernels import Operand
 from socsched.compiler.targets.cuda.nvcc import device_source
-from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tile_table import INT8_TABLE
 from socsched.compiler.targets.cuda.tiles import Convolution, Tile, candidates, int8_tile, round_up

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_sources import needs_nvcc, report, source_of
+from cuda_sources import build_executable, needs_nvcc, report, source_of
 from gpu_networks import Builder
 
 from socsched.compiler.environment import relax, tvm
@@ -21,7 +21,6 @@ from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.kernels import Window
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import device_source
-from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.sequence_kernels import (
     PADDED,

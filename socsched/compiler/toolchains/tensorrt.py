@@ -199,37 +199,6 @@ def gpu_layout(tensor: TensorType, precision: str, own: str) -> str:
     return own if own in GPU_FORMATS else "NCHW"
 
 
-def _gpu_flags(package: Package) -> list[str]:
-    """Return trtexec's arguments except those for the calibration cache and the output."""
-    chosen = [f"--onnx={MODEL}"]
-    if version_key(package.version) < TYPED:
-        precisions = {"fp32": (), "fp16": ("fp16",), "int8": ("int8", "fp16")}[package.precision]
-        chosen += [f"--{name}" for name in precisions]
-    chosen += [f"--inputIOFormats={_gpu_formats(package.inputs)}", f"--outputIOFormats={_gpu_formats(package.outputs)}"]
-    return [*chosen, "--skipInference" if version_key(package.version) >= (8, 6) else "--buildOnly"]
-
-
-def _gpu_formats(tensors: Mapping[str, TensorType]) -> str:
-    return ",".join(f"{tensor.dtype}:{GPU_FORMATS[tensor.layout]}" for tensor in tensors.values())
-
-
-def _gpu_shell(package: Package) -> str:
-    options = _gpu_flags(package)
-    lines = [
-        "#!/bin/sh",
-        f"# {one_line(package.stage)} for the GPU by TensorRT {one_line(package.version)}; run it on the board.",
-        "set -eu",
-        'cd "$(dirname "$0")"',
-        'trtexec="${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"',
-    ]
-    if package.precision == "int8" and version_key(package.version) < TYPED:
-        lines += _own_cache(package)
-        options.append(f"--calib=local-{CACHE}")
-    cache = '"--timingCacheFile=${TIMING_CACHE:-timing.cache}"'
-    command = ['exec "$trtexec"', *map(shlex.quote, options), cache, "--saveEngine=model.engine"]
-    return "\n".join(lines) + "\n" + " \\\n  ".join(command) + "\n"
-
-
 def write(package: Package) -> dict[str, str]:
     """Return file name -> text; UsageError for an unsupported version or a border layout without a flag."""
     if package.runtime:  # an engine with code of its own: a GPU, on which TensorRT runs by itself
@@ -275,17 +244,39 @@ def _format(package: Package, tensor: TensorType) -> str:
     return FORMATS[tensor.layout]
 
 
-def _formats(package: Package, tensors: Mapping[str, TensorType]) -> str:
-    return ",".join(f"{tensor.dtype}:{_format(package, tensor)}" for tensor in tensors.values())
-
-
-def flags(package: Package, standalone: bool) -> list[str]:
+def flags(package: Package, standalone: bool = False) -> list[str]:
     """Return trtexec's arguments except those for the core, the calibration cache and the output."""
-    precisions = sorted({package.precision, *package.promoted})
-    chosen = [f"--onnx={MODEL}", *(f"--{name}" for name in precisions)]
-    chosen += [f"--inputIOFormats={_formats(package, package.inputs)}"]
-    chosen += [f"--outputIOFormats={_formats(package, package.outputs)}"]
+    chosen = [f"--onnx={MODEL}"]
+    if not package.runtime:
+        chosen += [f"--{name}" for name in sorted({package.precision, *package.promoted})]
+    elif version_key(package.version) < TYPED:
+        chosen += {"fp32": [], "fp16": ["--fp16"], "int8": ["--int8", "--fp16"]}[package.precision]
+    for side, tensors in (("input", package.inputs), ("output", package.outputs)):
+        formats = (GPU_FORMATS[t.layout] if package.runtime else _format(package, t) for t in tensors.values())
+        listed = ",".join(f"{t.dtype}:{name}" for t, name in zip(tensors.values(), formats, strict=True))
+        chosen.append(f"--{side}IOFormats={listed}")
     return [*chosen, "--buildDLAStandalone"] if standalone else chosen
+
+
+def _script(package: Package, about: list[str], options: list[str], first: list[str], last: list[str]) -> str:
+    """Return a shell script that runs trtexec with `first`, `options` and `last`; `about`: its lines before."""
+    lines = ["#!/bin/sh", *about, 'trtexec="${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"']
+    if package.precision == "int8" and version_key(package.version) < TYPED:
+        lines += _own_cache(package)
+        options = [*options, f"--calib=local-{CACHE}"]
+    command = ['exec "$trtexec"', *first, *map(shlex.quote, options), *last]
+    return "\n".join(lines) + "\n" + " \\\n  ".join(command) + "\n"
+
+
+def _gpu_shell(package: Package) -> str:
+    about = [
+        f"# {one_line(package.stage)} for the GPU by TensorRT {one_line(package.version)}; run it on the board.",
+        "set -eu",
+        'cd "$(dirname "$0")"',
+    ]
+    options = [*flags(package), "--skipInference" if version_key(package.version) >= (8, 6) else "--buildOnly"]
+    cache = '"--timingCacheFile=${TIMING_CACHE:-timing.cache}"'
+    return _script(package, about, options, [], [cache, "--saveEngine=model.engine"])
 
 
 def _core(package: Package) -> int:
@@ -299,25 +290,15 @@ def _shell(package: Package, version: tuple[int, ...]) -> str:
     options = flags(package, standalone) + ([] if standalone else ["--buildOnly"])
     jetpack = JETPACK.get(package.version)
     included = f" (JetPack {jetpack})." if jetpack else "."
-    lines = [
-        "#!/bin/sh",
+    about = [
         f"# {one_line(package.stage)} for the DLA of TensorRT {one_line(package.version)}{included}",
         "# Layers that the DLA cannot run stop the build, because --allowGPUFallback is not set.",
     ]
     if not standalone:
-        lines.append("# This trtexec lacks --buildDLAStandalone: it builds an engine; build.py builds a loadable.")
-    lines += [
-        "set -eu",
-        'cd "$(dirname "$0")"',
-        f'core="${{DLA_CORE:-{_core(package)}}}"',
-        'trtexec="${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"',
-    ]
-    if package.precision == "int8":
-        lines += _own_cache(package)
-        options.append(f"--calib=local-{CACHE}")
+        about.append("# This trtexec lacks --buildDLAStandalone: it builds an engine; build.py builds a loadable.")
+    about += ["set -eu", 'cd "$(dirname "$0")"', f'core="${{DLA_CORE:-{_core(package)}}}"']
     name = "model.dla" if standalone else "model.engine"
-    command = ['exec "$trtexec"', '"--useDLACore=$core"', *map(shlex.quote, options), f"--saveEngine={name}"]
-    return "\n".join(lines) + "\n" + " \\\n  ".join(command) + "\n"
+    return _script(package, about, options, ['"--useDLACore=$core"'], [f"--saveEngine={name}"])
 
 
 def _python(package: Package) -> str:

@@ -48,7 +48,7 @@ ALLOWED = {
     "socsched/cli/report.py": "the trace rendered just before",
     "socsched/cli/root.py": "/dev/null",
     "socsched/study/store.py": "opens parts for writing",
-    "socsched/runtime/frames_file.py": "writes",
+    "socsched/runtime/collect.py": "writes",
     "socsched/study/inputs.py": "compares what it writes with what is there",
     "socsched/study/sweep.py": "plans that the sweep has just packed",
     "socsched/study/work.py": "a plan of the sweep, expanded within bounds",

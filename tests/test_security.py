@@ -36,7 +36,7 @@ MIB = 2**20
         ("64 MiB of XML", "interchange.xml_file.MOST_BYTES", 64 * MIB),
         ("| 2 GiB, expanded", "trace.io.MOST_BYTES", 2**31),
         ("| 4 MiB and 64 MiB a line |", "runtime.journal._LONGEST", 4 * MIB),
-        ("| 4 MiB and 64 MiB a line |", "runtime.frames_file._LONGEST", 64 * MIB),
+        ("| 4 MiB and 64 MiB a line |", "runtime.collect._LONGEST", 64 * MIB),
         ("`cost/measurements.py` | 64 MiB |", "cost.measurements.MOST_BYTES", 64 * MIB),
         ("frames 1 GiB", "runtime.input_files.LARGEST", 2**30),
         ("2 million instructions", "models.torch_file.MOST_INSTRUCTIONS", 2_000_000),

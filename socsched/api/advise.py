@@ -141,7 +141,7 @@ def _interval(plan: Plan, path: Sequence[str], expected: float) -> tuple[int, in
 def _fallen_back(pipeline: Pipeline, board: Platform) -> list[tuple[str, str]]:
     """Return what accelerators would leave to the CPU of every stage with a network."""
     from socsched.errors import CompileError
-    from socsched.graph.fallback import fall_back
+    from socsched.graph.rules import fall_back
     from socsched.models.work import stage_work
 
     reasons = []

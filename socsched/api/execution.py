@@ -92,7 +92,7 @@ def _settings(options: RunOptions, plan: Plan, pipeline: Pipeline, board: Board,
     from socsched.api.folders import JOURNAL
     from socsched.faults.file import load_faults
     from socsched.faults.model import RUN
-    from socsched.runtime.frames_file import NAME
+    from socsched.runtime.collect import NAME
     from socsched.runtime.options import Options, load_policies
 
     return Options(

@@ -127,7 +127,7 @@ def junit(folder: Path, file: Path, sources: Sources) -> None:
 def mcap(folder: Path, file: Path, sources: Sources) -> None:
     """Write an MCAP file for Foxglove."""
     from socsched.reporting.foxglove import write_mcap
-    from socsched.runtime.frames_file import read_frames
+    from socsched.runtime.collect import read_frames
 
     place = folders(folder)[0]
     plan, trace, figures = load(place)

@@ -189,7 +189,7 @@ def _python() -> Check:
 
 
 def _tvm() -> Check:
-    from socsched.compiler.versions import PINNED
+    from socsched.compiler.store import PINNED
 
     versions: dict[str, str] = {}
     for package in PINNED:

@@ -33,9 +33,8 @@ from socsched.compiler.passes.link import tools
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import UNCALIBRATED, Scales, key_of, read_pipeline_scales
-from socsched.compiler.store import digest
+from socsched.compiler.store import PINNED, digest, rule_sources
 from socsched.compiler.target import Build, Compilation, FunctionBuild, Target, target_of
-from socsched.compiler.versions import PINNED, rule_sources
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, SocschedError, UsageError

@@ -1,4 +1,4 @@
-"""Cache folder of build results, keyed by the digest of their inputs.
+"""Cache folder of build results, keyed by the digest of their inputs, TVM's version and our own sources.
 
 An entry appears completely or not at all (written elsewhere, then renamed), so processes may share the folder, be
 killed or run out of space at any time.  Later damage (a truncated file) is detected by digest, and the entry is
@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,20 @@ def write_json(path: Path, value: Any) -> None:
         write_file(path, json.dumps(value, indent=1, sort_keys=True))
     except OSError as error:
         raise _unwritable(path.parent, error) from error
+
+
+# Version dependencies of cached artefacts and analyses: TVM's versions and socsched's own sources.
+
+PINNED = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post0"}
+"""The only pair known to work: MetaSchedule crashes with the next FFI release."""
+
+
+@cache
+def rule_sources() -> str:
+    """Return a digest of the compiler's sources and of the pinned versions."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256(repr(PINNED).encode())
+    for folder in ("compiler", "graph"):
+        for path in sorted((package / folder).rglob("*.py")):
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

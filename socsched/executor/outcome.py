@@ -16,8 +16,15 @@ from socsched.descriptor.limits import Amount, Count, Ns, Text
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError
 from socsched.executor.settings import EXECUTED, JOURNAL
-from socsched.runtime.collect import DETECTION_PORTS, class_names, described, detecting_stages, detections
-from socsched.runtime.frames_file import FramesFile, merge
+from socsched.runtime.collect import (
+    DETECTION_PORTS,
+    FramesFile,
+    class_names,
+    described,
+    detecting_stages,
+    detections,
+    merge,
+)
 from socsched.runtime.journal import read_journal
 from socsched.runtime.options import Options
 from socsched.trace.trace import Trace

@@ -107,7 +107,7 @@ class Arrivals:
 
 
 class Results(Protocol):
-    """A receiver of the results of frames, a context manager around the run; see `frames_file.FramesFile`."""
+    """A receiver of the results of frames, a context manager around the run; see `collect.FramesFile`."""
 
     error: Exception | None
 

@@ -20,10 +20,9 @@ from socsched.planning.plan import Plan, Task
 from socsched.runtime import timetable
 from socsched.runtime.backends.base import Backend, Call, Outputs, Setting, pool_of
 from socsched.runtime.backends.choose import Instances, prepare
-from socsched.runtime.collect import class_names, described
+from socsched.runtime.collect import class_names, described, merge
 from socsched.runtime.errors import StageFailed
 from socsched.runtime.frames import FrameSource, facts_of
-from socsched.runtime.frames_file import merge
 from socsched.runtime.inputs import prepare_inputs
 from socsched.runtime.options import PLAIN_INPUTS, Inputs
 from socsched.trace.trace import Trace

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from socsched.compiler.native.shared_object import build_shared_object
+from socsched.compiler.native.compilers import build_shared_object
 from socsched.descriptor.limits import Verdict
 from socsched.descriptor.taskset import PeriodicTask, Policy, TaskSet
 from socsched.schedulability.published import earliest_deadline_first, fixed_priorities

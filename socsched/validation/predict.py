@@ -19,8 +19,8 @@ from socsched.descriptor.pipeline_file import onnx_pipeline
 from socsched.descriptor.platform import Engine, EngineMode, Figure, Platform, PowerMode, dynamic_power
 from socsched.descriptor.validation import suggest
 from socsched.errors import SocschedError, of_machine
-from socsched.graph.fallback import FallBack, fall_back
 from socsched.graph.operators import StageWork
+from socsched.graph.rules import FallBack, fall_back
 from socsched.models.onnx_file import PACKED
 from socsched.models.work import stage_work
 from socsched.planning.uncertainty import interval_ns

@@ -20,7 +20,7 @@ import numpy as np
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES, convert
-from socsched.compiler.versions import PINNED
+from socsched.compiler.store import PINNED
 from tests.compiler.small_stages import plain
 
 Array = np.ndarray[Any, Any]

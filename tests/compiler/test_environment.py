@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from socsched.compiler.environment import check_versions
+from socsched.compiler.store import PINNED
 from socsched.compiler.target import resolve
 from socsched.compiler.targets.llvm.processor import cpu_flags, native_target, vector_unit
-from socsched.compiler.versions import PINNED
 from socsched.descriptor.catalog import get_platform, platform_names
 from socsched.descriptor.processors import PROCESSORS, TRIPLE_PATTERN, architecture
 from socsched.errors import CompileError, DescriptorError, MachineError

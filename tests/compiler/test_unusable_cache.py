@@ -19,7 +19,6 @@ import pytest
 from socsched import cache
 from socsched.cli.root import run
 from socsched.compiler.native import compilers
-from socsched.compiler.native import shared_object as native
 from socsched.compiler.store import library
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import EXIT_MACHINE, EXIT_OK, MachineError
@@ -214,11 +213,11 @@ def test_the_host_loops_of_another_user_are_not_loaded(
     fresh_cache.mkdir()
     fresh_cache.chmod(0o777)
     (tmp_path / "a.c").write_text(SOURCE % 1)
-    native.build_shared_object.cache_clear()
-    assert native.build_shared_object(tmp_path / "a.c") is None
+    compilers.build_shared_object.cache_clear()
+    assert compilers.build_shared_object(tmp_path / "a.c") is None
     fresh_cache.chmod(0o700)
-    native.build_shared_object.cache_clear()
-    found = native.build_shared_object(tmp_path / "a.c")
+    compilers.build_shared_object.cache_clear()
+    found = compilers.build_shared_object(tmp_path / "a.c")
     assert found is not None and found.answer() == 1
 
 

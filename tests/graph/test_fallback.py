@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.graph.fallback import fall_back
 from socsched.graph.operators import Operator, StageWork
+from socsched.graph.rules import fall_back
 from socsched.models.work import stage_work
 
 DLA = get_platform("jetson-agx-orin-64gb").engine("dla0")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from socsched.runtime import frames_file
-from socsched.runtime.frames_file import FramesFile, read_frames, settle
+from socsched.runtime import collect as frames_file
+from socsched.runtime.collect import FramesFile, read_frames, settle
 from socsched.runtime.meters import SamplingMeter
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 
+from socsched.compiler.native.compilers import build_shared_object
 from socsched.compiler.native.host_stages import SOURCES, NativeStages
-from socsched.compiler.native.shared_object import build_shared_object
 from socsched.executor.probe.functions import GROWS, Size, cases, median_ms, rates
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES, convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
-from socsched.compiler.native.shared_object import SOURCES, build_shared_object
+from socsched.compiler.native.compilers import SOURCES, build_shared_object
 from socsched.errors import InputError, MachineError
 from socsched.graph.operators import TensorType
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from importlib import metadata
 
-from socsched.compiler.versions import PINNED
+from socsched.compiler.store import PINNED
 from socsched.errors import MachineError
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from socsched.compiler.native import stage_params
-from socsched.compiler.native.shared_object import SOURCES, build_shared_object
+from socsched.compiler.native.compilers import SOURCES, build_shared_object
 from socsched.models.camera import CLASSES, OUTPUTS
 from socsched.models.camera_image import PRECISIONS, is_nv12, planes_of
 from socsched.models.centerpoint.network import MAPS

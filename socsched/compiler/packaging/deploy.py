@@ -32,12 +32,12 @@ from socsched.compiler.builder import (
 )
 from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import FILE, Scales, of_stage, read_scales
+from socsched.compiler.store import PINNED
 from socsched.compiler.target import target_of
 from socsched.compiler.toolchains import hand_over as vendor
 from socsched.compiler.toolchains.hand_over import require_all
 from socsched.compiler.toolchains.package import QUANTISED
 from socsched.compiler.toolchains.qdq import to_qdq
-from socsched.compiler.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import OWN, Engine, Platform
 from socsched.errors import CompileError, MachineError, UsageError

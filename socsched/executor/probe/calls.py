@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from socsched.compiler.native.shared_object import build_shared_object
+from socsched.compiler.native.compilers import build_shared_object
 from socsched.errors import MachineError
 
 Array = np.ndarray[Any, Any]

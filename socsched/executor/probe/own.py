@@ -15,10 +15,9 @@ from socsched.compiler.artifact import Artifact, find, store
 from socsched.compiler.builder import build, compile_stage
 from socsched.compiler.launch_list import CPU
 from socsched.compiler.passes.link import tools
-from socsched.compiler.store import digest, read_json
+from socsched.compiler.store import PINNED, digest, read_json, rule_sources
 from socsched.compiler.target import Build, Target, TargetSpec, target_of
 from socsched.compiler.targets.llvm.processor import vector_unit
-from socsched.compiler.versions import PINNED, rule_sources
 from socsched.cost.kernel_times import DEQUANTISE, PACK, QUANTISE, UNPACK, family, work_of
 from socsched.descriptor import host
 from socsched.descriptor.kernel_times import KernelTime, alike

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from socsched.compiler.native import shared_object as native
+from socsched.compiler.native import compilers as native
 from socsched.compiler.native import stage_params
 from socsched.compiler.native.host_stages import SOURCES, NativeStages, compiled_stages
 from socsched.models.camera_image import Target, prepare

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from socsched.compiler.loading.stages import small_as_zero
-from socsched.compiler.native.shared_object import SOURCES, build_shared_object
+from socsched.compiler.native.compilers import SOURCES, build_shared_object
 
 
 def test_numbers_below_the_least_normal_one_count_as_0_for_networks_alone() -> None:

@@ -12,7 +12,6 @@ import numpy as np
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.native import stage_params
 from socsched.graph.operators import TensorType
-from socsched.models.camera_image import is_nv12, planes_of
 from socsched.models.model import Model
 
 
@@ -58,16 +57,10 @@ class _Asked:
 
     def preprocess(self, image: Any, target: Any) -> Any:
         """Raise _Found for preparing an image of this shape; None for one that is not of the target's format."""
-        if target.format == "nv12":
-            if not is_nv12(image):
-                return None
-            form, height, width = "nv12", image.shape[0] // 3 * 2, image.shape[1]
-        else:
-            planes = planes_of(image)
-            if planes is None or (image.ndim == 4 and target.format == "bgr"):
-                return None
-            form, (height, width) = "planar" if image.ndim == 4 else target.format, planes.shape[1:]
-        raise _Found(HostCall("preprocess", stage_params.preprocess(target, form, height, width), 0))
+        form = stage_params.image_form(image, target)
+        if form is None:
+            return None
+        raise _Found(HostCall("preprocess", stage_params.preprocess(target, *form), 0))
 
 
 def host_call(model: Model, inputs: Sequence[TensorType]) -> HostCall | None:

@@ -20,7 +20,6 @@ import numpy as np
 
 from socsched.compiler.target import resolve
 from socsched.descriptor.operator_rules import OperatorRules
-from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import ONNXRUNTIME, Engine, Platform, Runtime
 from socsched.executor.stages import sensor_ports
 from socsched.files import write_file
@@ -28,7 +27,6 @@ from socsched.graph.operators import TensorType
 from socsched.graph.rules import uncompiled_operators
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
-from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Backend, Outputs, Setting, plain, to_layout
 from socsched.runtime.backends.choose import VENDOR, sort_of
 from socsched.runtime.backends.function import FunctionBackend
@@ -55,11 +53,6 @@ at least (shipped heads err 3 % as Q/DQ models, as here), and the share of place
 def tolerance_of(precision: str) -> float:
     """Return how far outputs may be apart, relative to the largest value of a tensor."""
     return _TOLERANCES.get(precision, _COARSE)
-
-
-def _beyond_this_cpu(stage: Stage, task: Task, here: Setting) -> bool:
-    """Return whether a network has operators that another engine has kernels for, and our code for CPUs has not."""
-    return bool(uncompiled_operators(stage_work(stage, task.precision), here.platform.engine(task.engine)))
 
 
 def _with_onnx_runtime(here: Setting, engine: str) -> Setting:
@@ -99,7 +92,9 @@ def write_references(
             continue
         alone = task if _runs_here(setting.platform.engine(task.engine)) else replace(task, lanes=task.lanes[:1])
         where = here
-        if backend is TvmCpuBackend and _beyond_this_cpu(pipeline.stage(name), alone, here):
+        engine = here.platform.engine(alone.engine)
+        # what another engine has kernels for, and our code for CPUs has not
+        if backend is TvmCpuBackend and uncompiled_operators(stage_work(pipeline.stage(name), alone.precision), engine):
             backend, where = OnnxRuntimeBackend, _with_onnx_runtime(here, task.engine)
         values[name] = backend().prepare(alone, pipeline.stage(name), where)(values)
         how_far = {"tolerance_ppm": 0 if exact else round(tolerance_of(task.precision) * 1e6)}

@@ -126,11 +126,6 @@ def _joins(layer: Layer, group: list[str], by_name: Mapping[str, Layer]) -> bool
     return layer.op in EPILOGUES[0] or (layer.op in EPILOGUES[1] and "add" not in ops)
 
 
-def _params(network: Network, layers: Iterable[Layer]) -> dict[str, tuple[int, ...]]:
-    used = {key for layer in layers for key in layer.weights.values()}
-    return {key: shape for key, shape in network.params.items() if key in used}
-
-
 def prefixes(network: Network, types: Mapping[str, TensorType], nominal: int = 0, torn: bool = False) -> Iterator[Cut]:
     """Yield the cuts between consecutive units in the order of the network.
 
@@ -203,5 +198,6 @@ def _between(
     later = {value for layer in network.layers if layer.name not in end for value in layer.inputs}
     results = [value for value in network.outputs if value in inside]
     results += [layer.name for layer in layers if layer.name in later and layer.name not in results]
-    params = _params(network, layers)
+    used = {key for layer in layers for key in layer.weights.values()}
+    params = {key: shape for key, shape in network.params.items() if key in used}
     return Network(name, inputs, layers, tuple(results), params)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from socsched.compiler.native import stage_params
 from socsched.compiler.native.compilers import SOURCES, build_shared_object
 from socsched.models.camera import CLASSES, OUTPUTS
-from socsched.models.camera_image import PRECISIONS, is_nv12, planes_of
+from socsched.models.camera_image import PRECISIONS
 from socsched.models.centerpoint.network import MAPS
 from socsched.models.host import CompiledStages, Floats, Ints, aligned, aligned_copy
 from socsched.models.pointpillars.boxes import PER_CELL, map_shape
@@ -87,22 +87,12 @@ class NativeStages:
 
     def preprocess(self, image: npt.NDArray[np.uint8], target: Any) -> npt.NDArray[Any] | None:
         """Return the network's input; None for an image that is not of the target's format or not C-contiguous."""
-        form, height = target.format, image.shape[0]
-        if not image.flags.c_contiguous:
+        form = stage_params.image_form(image, target) if image.flags.c_contiguous else None
+        if form is None:
             return None
-        if form == "nv12":
-            if not is_nv12(image):
-                return None
-            height, width = image.shape[0] // 3 * 2, image.shape[1]
-        else:
-            planes = planes_of(image)
-            if planes is None or (image.ndim == 4 and form == "bgr"):
-                return None
-            height, width = planes.shape[1:]
-            form = "planar" if image.ndim == 4 else form
         shape = (1, 3, target.height, target.width) if target.layout == "NCHW" else (1, target.height, target.width, 3)
         result = aligned(shape, PRECISIONS[target.precision])
-        params = stage_params.preprocess(target, form, height, width)
+        params = stage_params.preprocess(target, *form)
         rows = (ctypes.c_int32(0), ctypes.c_int32(target.height))
         return None if self._run("preprocess", params, image, result, *rows) is None else result
 

@@ -155,6 +155,16 @@ def decode_image_boxes(settings: camera_decode.Settings, rows: int, columns: int
     )
 
 
+def image_form(image: Any, target: camera_image.Target) -> tuple[str, int, int] | None:
+    """Return the memory format of an image, its height and width; None for one that is not of the target's format."""
+    if target.format == "nv12":
+        return ("nv12", image.shape[0] // 3 * 2, image.shape[1]) if camera_image.is_nv12(image) else None
+    planes = camera_image.planes_of(image)
+    if planes is None or (image.ndim == 4 and target.format == "bgr"):
+        return None
+    return ("planar" if image.ndim == 4 else target.format, *planes.shape[1:])
+
+
 @lru_cache(maxsize=32)
 def preprocess(target: camera_image.Target, form: str, height: int, width: int) -> PreprocessParams:
     """Return the params of preparing an image of `height` x `width` in memory format `form`, one of FORMATS."""

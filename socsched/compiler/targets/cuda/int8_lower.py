@@ -54,15 +54,10 @@ def window_of(step: Step) -> Window:
     a = step.group.attrs
     if step.group.kind == "conv2d":
         return Window((int(a["kernel_h"]), int(a["kernel_w"])), int(a["stride_h"]), int(a["pad"]), 1)
-    first, last = _reach(step)
+    w = phases.window(step)
+    first, last = w.base + w.lift // w.phases, w.base + (w.phases - 1 + w.lift) // w.phases + w.taps[0] - 1
     pad = max(-first, last)
     return Window((2 * pad + 1, 2 * pad + 1), 1, pad, int(a["stride_h"]))
-
-
-def _reach(step: Step) -> tuple[int, int]:
-    """Return the first and last pixel, relative to its own, that any phase of a transposed convolution reads."""
-    w = phases.window(step)
-    return w.base + w.lift // w.phases, w.base + (w.phases - 1 + w.lift) // w.phases + w.taps[0] - 1
 
 
 def kernel_matrix(layers: Layers, shape: Convolution, length: int) -> Array:

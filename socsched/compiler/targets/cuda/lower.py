@@ -388,7 +388,7 @@ class _Lowering(Values):
             *(int(group.attrs["stride_h"]), pad),
             relu=final.relu,
             residual=final is not group,
-            stride_w=_other(int(group.attrs["stride_w"]), int(group.attrs["stride_h"])),
+            stride_w=0 if group.attrs["stride_w"] == group.attrs["stride_h"] else int(group.attrs["stride_w"]),
             dilation=int(group.attrs["dilation"]),
             activation=beyond_relu(activation(final)),
             inner=activation(group) if final is not group else (),
@@ -695,11 +695,6 @@ def strip_of(window: Window, groups: int, sms: int) -> int:
     height, width = window.result
     fitting = [strip for strip in _STRIPS if width % strip == 0 and height * width * groups >= strip * sms * _BUSY]
     return max(fitting, default=1)
-
-
-def _other(value: int, usual: int) -> int:
-    """Return `value` where it differs from the usual one, else 0."""
-    return value if value != usual else 0
 
 
 _EMITTERS: dict[str, Callable[[_Lowering, Group], None]] = {

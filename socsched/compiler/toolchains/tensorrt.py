@@ -216,9 +216,9 @@ def write(package: Package) -> dict[str, str]:
     if named is not None and named.dla == "typed":
         tensors = {**package.inputs, **package.outputs}
         borders = {name: PYTHON_FORMATS[_format(package, tensor)] for name, tensor in tensors.items()}
-        title = one_line(f"{package.stage} for TensorRT {package.version}")
         table = "".join(f"    {name!r}: {layout!r},\n" for name, layout in borders.items())
-        return {"build.py": _TYPED_PROGRAM.format(title=title, core=_core(package), model=MODEL, borders=table)}
+        tables = f"# Border tensors: format.\nBORDERS = {{\n{table}}}\n"
+        return {"build.py": _program(package, _TYPED_ABOUT, tables, _TYPED_BUILD)}
     files = {"build.sh": _shell(package, key), "build.py": _python(package)}
     if package.precision == "int8":
         files[CACHE] = tensorrt_cache(shared(package.network, package.scales), package.version)
@@ -308,24 +308,23 @@ def _python(package: Package) -> str:
     }
     scales = shared(package.network, package.scales) if package.precision == "int8" else {}
     table = "".join(f"    {name!r}: {scale!r},\n" for name, scale in scales.items())
-    return _PROGRAM.format(
-        title=one_line(f"{package.stage} for TensorRT {package.version}"),
-        core=_core(package),
-        model=MODEL,
+    tables = _TABLES.format(
         precisions=sorted({package.precision, *package.promoted}),
         borders="".join(f"    {name!r}: {layout!r},\n" for name, layout in borders.items()),
         scales=f"\n{table}" if table else "",
     )
+    return _program(package, _ABOUT, tables, _BUILD)
 
 
-_PROGRAM = '''\
+def _program(package: Package, about: str, tables: str, build: str) -> str:
+    title = one_line(f"{package.stage} for TensorRT {package.version}")
+    return _PROGRAM.format(title=title, about=about, core=_core(package), tables=tables, build=build)
+
+
+_PROGRAM = """\
 #!/usr/bin/env python3
 # {title}
-"""Build a DLA loadable with TensorRT: python3 build.py [CORE]; run it on the board.
-
-No layer falls back to the GPU: layers that the DLA cannot run are listed, and no file is written.
-"""
-
+{about}
 import sys
 from pathlib import Path
 
@@ -333,6 +332,39 @@ import tensorrt as trt
 
 HERE = Path(__file__).resolve().parent
 CORE = int(sys.argv[1]) if len(sys.argv) > 1 else {core}
+{tables}
+
+def main():
+    builder = trt.Builder(trt.Logger(trt.Logger.INFO))
+    if builder.num_DLA_cores <= CORE:
+        sys.exit(f"DLA core {{CORE}} does not exist: this machine has {{builder.num_DLA_cores}}")
+{build}    loadable = builder.build_serialized_network(network, config)
+    if loadable is None:
+        sys.exit("TensorRT could not build the loadable; its messages are above")
+    (HERE / "model.dla").write_bytes(loadable)
+    print(f"wrote {{HERE / 'model.dla'}}")
+
+
+main()
+"""
+_CONFIGURE = """\
+    config = builder.create_builder_config()
+    config.default_device_type = trt.DeviceType.DLA
+    config.DLA_core = CORE
+    config.engine_capability = trt.EngineCapability.DLA_STANDALONE
+    config.set_flag(trt.BuilderFlag.DIRECT_IO)
+"""
+_PARSE = """\
+    if not parser.parse_from_file(str(HERE / "model.onnx")):
+        sys.exit("\\n".join(str(parser.get_error(index)) for index in range(parser.num_errors)))
+"""
+_ABOUT = '''\
+"""Build a DLA loadable with TensorRT: python3 build.py [CORE]; run it on the board.
+
+No layer falls back to the GPU: layers that the DLA cannot run are listed, and no file is written.
+"""
+'''
+_TABLES = '''\
 PRECISIONS = {precisions!r}
 # Border tensors: data type and format.
 BORDERS = {{
@@ -353,21 +385,11 @@ def tensors(network):
         for output in range(layer.num_outputs):
             found[layer.get_output(output).name] = layer.get_output(output)
     return found
-
-
-def main():
-    builder = trt.Builder(trt.Logger(trt.Logger.INFO))
-    if builder.num_DLA_cores <= CORE:
-        sys.exit(f"DLA core {{CORE}} does not exist: this machine has {{builder.num_DLA_cores}}")
+'''
+_BUILD = f"""\
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH))
     parser = trt.OnnxParser(network, trt.Logger(trt.Logger.WARNING))
-    if not parser.parse_from_file(str(HERE / "{model}")):
-        sys.exit("\\n".join(str(parser.get_error(index)) for index in range(parser.num_errors)))
-    config = builder.create_builder_config()
-    config.default_device_type = trt.DeviceType.DLA
-    config.DLA_core = CORE
-    config.engine_capability = trt.EngineCapability.DLA_STANDALONE
-    config.set_flag(trt.BuilderFlag.DIRECT_IO)
+{_PARSE}{_CONFIGURE}\
     for precision in PRECISIONS:
         config.set_flag(FLAGS[precision])
     found = tensors(network)
@@ -381,66 +403,26 @@ def main():
     refused = [layer.name for layer in layers if not config.can_run_on_DLA(layer)]
     if refused:
         sys.exit("the DLA cannot run: " + ", ".join(refused))
-    loadable = builder.build_serialized_network(network, config)
-    if loadable is None:
-        sys.exit("TensorRT could not build the loadable; its messages are above")
-    (HERE / "model.dla").write_bytes(loadable)
-    print(f"wrote {{HERE / 'model.dla'}}")
-
-
-main()
-'''
-
-
-_TYPED_PROGRAM = '''\
-#!/usr/bin/env python3
-# {title}
+"""
+_TYPED_ABOUT = '''\
 """Build a DLA loadable with strongly typed TensorRT: python3 build.py [CORE]; run it on a Jetson AGX Orin.
 
 Types come from the model.  No layer falls back to the GPU: parsing stops at a layer that the DLA cannot run.
 """
-
-import sys
-from pathlib import Path
-
-import tensorrt as trt
-
-HERE = Path(__file__).resolve().parent
-CORE = int(sys.argv[1]) if len(sys.argv) > 1 else {core}
-# Border tensors: format.
-BORDERS = {{
-{borders}}}
-
-
-def main():
-    builder = trt.Builder(trt.Logger(trt.Logger.INFO))
-    if builder.num_DLA_cores <= CORE:
-        sys.exit(f"DLA core {{CORE}} does not exist: this machine has {{builder.num_DLA_cores}}")
-    config = builder.create_builder_config()
-    config.default_device_type = trt.DeviceType.DLA
-    config.DLA_core = CORE
-    config.engine_capability = trt.EngineCapability.DLA_STANDALONE
-    config.set_flag(trt.BuilderFlag.DIRECT_IO)
+'''
+_TYPED_BUILD = f"""\
+{_CONFIGURE}\
     network = builder.create_network(0)
     parser = trt.OnnxParser(network, trt.Logger(trt.Logger.WARNING))
     parser.set_builder_config(config)
     parser.set_flag(trt.OnnxParserFlag.ADJUST_FOR_DLA)
     parser.set_flag(trt.OnnxParserFlag.REPORT_CAPABILITY_DLA)
-    if not parser.parse_from_file(str(HERE / "{model}")):
-        sys.exit("\\n".join(str(parser.get_error(index)) for index in range(parser.num_errors)))
+{_PARSE}\
     ends = [network.get_input(index) for index in range(network.num_inputs)]
     ends += [network.get_output(index) for index in range(network.num_outputs)]
     for tensor in ends:
         tensor.allowed_formats = 1 << int(getattr(trt.TensorFormat, BORDERS[tensor.name]))
-    loadable = builder.build_serialized_network(network, config)
-    if loadable is None:
-        sys.exit("TensorRT could not build the loadable; its messages are above")
-    (HERE / "model.dla").write_bytes(loadable)
-    print(f"wrote {{HERE / 'model.dla'}}")
-
-
-main()
-'''
+"""
 
 
 def steps(package: Package) -> Mapping[str, float]:

@@ -45,7 +45,6 @@ from socsched.descriptor.platform import Engine, Platform, contention_of
 from socsched.errors import SocschedError
 from socsched.executor.probe import calls
 from socsched.executor.probe.functions import Case, anchor_maps, centre_maps, median_ms, scans, shifted, small
-from socsched.executor.probe.functions import Case, anchor_maps, centre_maps, median_ms, small, synthetic_scan
 from socsched.executor.programs import cpu_program
 from socsched.files import write_file
 from socsched.models.registry import get_model

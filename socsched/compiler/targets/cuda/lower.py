@@ -591,13 +591,6 @@ class _Lowering(Values):
             groups = height * width, *kernels.grouped(parts)
             joined = self.call(kernels.joined, (height * width, parts), list(vars_), groups)
             self.partial[name] = self.viewed(joined, (height * width, channels))
-        first = 0
-        for value in group.inputs if name not in self.partial else ():
-            source = self.image_of(value)
-            args = (source.pixels, source.lying, 0, source.channels, channels, first, False)
-            first += source.channels
-            result = relax.TensorType((height * width, channels), "float16")
-            self.into(name, self.made(kernels.copy, args), [source.var], result)
         self.images[name] = Image(self.partial[name], channels, height, width)
 
     def channels(self, name: str) -> tuple[tuple[int, int, int], Any]:

@@ -15,7 +15,6 @@ import argparse
 import ctypes
 import multiprocessing
 import os
-import shutil
 import statistics
 import sys
 import tempfile
@@ -37,7 +36,7 @@ from socsched.compiler.targets.cuda import gemm, kernels
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.lower import lower
-from socsched.compiler.targets.cuda.nvcc import supply_cubins, write_cubin
+from socsched.compiler.targets.cuda.nvcc import find_nvcc, supply_cubins, write_cubin
 from socsched.compiler.targets.cuda.passes import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tile_table import INT8_TABLE, TABLE
@@ -55,17 +54,6 @@ from __future__ import annotations
 Table = dict[str, dict[str, tuple[int, ...]]]
 TABLES: dict[str, Table] = {"fp16": TABLE, "int8": INT8_TABLE}
 LAUNCHES = 20
-
-
-def find_nvcc() -> str:
-    """Return the path of nvcc; MachineError when it is not installed."""
-    path = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
-    if path is None:
-        raise MachineError(
-            "nvcc is not installed: stages cannot be compiled for CUDA",
-            "install the CUDA toolkit (nvcc of CUDA 11.4 or later for Jetson Orin) and put nvcc on PATH",
-        )
-    return path
 
 
 def shapes(arch: str, networks: str, precision: str) -> list[Convolution]:

@@ -620,7 +620,10 @@ class _Lowering(Values):
         shape = (parts, source.lying)
         sums = self.call(kernels.partial_sums, (source.pixels, source.lying, parts), [source.var], shape, "float32")
         var = self.call(kernels.mean, (source.pixels, source.lying, parts), [sums], (1, source.lying))
-        self.images[group.output] = Image(var, source.channels, 1, 1)
+        if len(self.graph.values[group.output].shape) == 4:
+            self.images[group.output] = Image(var, source.channels, 1, 1)
+        else:
+            self.held[group.output] = (var, source.lying)
 
     def combined(self, group: Group) -> None:
         left, right = self.sides(group, [self.image_of(value) for value in group.inputs], self.image_constant)

@@ -196,7 +196,7 @@ def _pool(graph: Graph, group: Group) -> str:
 def _reduced(graph: Graph, group: Group) -> str:
     if not group.attrs.get("spatial"):
         return f"no rule for {group.kind} of anything but height and width"
-    return _images(graph, group)
+    return "" if _is_image(graph.values[group.inputs[0]].shape) else f"no rule for {group.kind} of anything but images"
 
 
 def _combined(graph: Graph, group: Group) -> str:

@@ -84,7 +84,7 @@ def gates() -> Network:
 
 
 def sizes() -> Network:
-    """Resizing by every coordinate and rounding, slices, and a concatenation of odd parts."""
+    """Resizing by every coordinate and rounding, slices, a concatenation of odd parts, and a mean that is no image."""
     b = Builder(12, 8, 10)
     ways = [
         ((16, 20), False, "asymmetric", "floor"), ((5, 7), False, "half_pixel", "round_prefer_ceil"),
@@ -102,7 +102,8 @@ def sizes() -> Network:
     ]
     c3 = b.layer("c3", "slice", "x", axes=(1,), begin=(0,), end=(9,), step=(1,))
     odd = b.layer("odd", "concat", *cut[:2], cut[0], c3, axis=1)
-    return b.network(*found, *cut, odd)
+    mean = b.layer("mean", "reduce_mean", "x", axis=(2, 3), keepdims=False)
+    return b.network(*found, *cut, odd, mean, b.layer("score", "dense", mean, shape=(16, 12)))
 
 
 def attention() -> Network:

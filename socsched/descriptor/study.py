@@ -46,10 +46,7 @@ OBJECTIVES = ("latency", "energy", "throughput", "slack")
 NO_FAULTS = "none"
 _RANGE = ("between", "steps", "scale")
 _Probability = Annotated[float, Field(gt=0, lt=1)]
-SizeColumn = Annotated[
-    str,
-    OneOf("platform_tdp_mw", "tdp_mw", "price", "planned_power_mw", "latency_ns", "energy_mj_per_round", "power_mw"),
-]
+SizeColumn = Annotated[str, OneOf(*SMALLEST)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +214,10 @@ class Design(Entry):
     `first` runs up to all.
     """
 
-    kind: Annotated[str, OneOf("grid", "random", "latin-hypercube", "halving"), doc("how to sample")] = "grid"
+    kind: Annotated[str, OneOf(*DESIGNS), doc("how to sample")] = "grid"
     points: Annotated[int, doc("number of sampled configurations; not for a grid", ge=0, le=10_000_000)] = 0
     seed: Annotated[int, doc("seed of the sample", ge=0, le=2**63 - 1)] = 0
-    start: Annotated[str, OneOf("grid", "random", "latin-hypercube"), doc("for halving: the first round")] = "grid"
+    start: Annotated[str, OneOf(*DESIGNS[:3]), doc("for halving: the first round")] = "grid"
     keep: Annotated[_Probability, doc("for halving: share that enters the next round")] = 0.5
     first: Annotated[int, doc("for halving: runs of a configuration in the first round", ge=1, le=100_000)] = 1
 

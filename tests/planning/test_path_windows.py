@@ -12,6 +12,7 @@ from socsched.schedulability.holistic import holistic
 from socsched.schedulability.path_windows import NEVER, Rival, _at, frames
 from socsched.schedulability.plan_analysis import Corunning, respond
 from socsched.schedulability.tasks import Response, RtTask, rt_tasks
+from tools.bench import scale
 from tools.verify.exhaustive import compare
 from tools.verify.random_plans import draw_case, make_plan
 from tools.verify.small_plans import plan_bounds, plan_system
@@ -176,6 +177,12 @@ def test_small_plans_have_the_bounds_of_the_python_functions(policy: str, monkey
         compared(policy, rt_tasks(plan_system(policy, "pipeline", Random(seed)).plan), monkeypatch)
         for seed in range(200)
     )
+
+
+def test_a_full_processor_has_the_bounds_of_the_python_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of several periods, in which the same rivals are met again and again."""
+    tasks = rt_tasks(scale.list_plan(*scale.instance("one", 24), "fp"))
+    assert compared("fp", {n: replace(t, wcet=round(2.4 * t.wcet)) for n, t in tasks.items()}, monkeypatch) > 20
 
 
 def test_times_that_might_not_fit_64_bits_are_left_to_python() -> None:

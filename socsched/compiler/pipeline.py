@@ -2,12 +2,12 @@
 
     fuse       operators, each with the bias and activation computed along with it       `graph.expand`
     -          the target chooses its passes for these operators                         `Target.passes`
-    quantise   int8: scales from data, integers in place of floats                       `passes.quantise`
+    quantise   int8: scales from data, integers in place of floats                       `quantize.calibrate`
     lower      the target's rules: layouts, packed weights, a kernel for each operator   `targets.*.passes`
     schedule   loops of the kernels that no rule has written                             `targets.*.passes`
     build      machine code, or sources                                                  `targets.*.passes`
     link       a library, or object files where no linker is present                     `passes.link`
-    package    files beside the code: scales, launch plan                                `passes.quantise`, `targets.*`
+    package    files beside the code: scales, launch plan                                `quantize.calibrate`, `targets.*`
 
 A pass is a function that takes a `Compilation` and returns it with what the pass has made.  This imports TVM.
 """

@@ -78,17 +78,13 @@ class TaskGraph:
                 cut.append((node, [node] if node in stages else [], index > 0))
             else:
                 cut[-1][1].append(node)
-        return tuple(ChainSegment(root, tuple(nodes), self._rate(root, nodes), sampled) for root, nodes, sampled in cut)
+        rates = {sensor.name: sensor.period_ns for sensor in self.pipeline.sensors} | dict(self.period_ns)
+        return tuple(ChainSegment(root, tuple(nodes), rates[root], sampled) for root, nodes, sampled in cut)
 
     def gap_ns(self, name: str) -> int:
         """Return the longest delay beyond its period of a sensor's or stage's next frame (ns)."""
         sources = self.sources.get(name, (name,))
         return max((s.gap_ns for s in self.pipeline.sensors if s.name in sources), default=0)
-
-    def _rate(self, root: str, nodes: list[str]) -> int:
-        if root in self.period_ns:
-            return self.period_ns[root]
-        return next(s.period_ns for s in self.pipeline.sensors if s.name == root)
 
 
 def task_graph(pipeline: Pipeline) -> TaskGraph:

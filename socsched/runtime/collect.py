@@ -68,11 +68,6 @@ def detections(outputs: Mapping[str, Any], classes: Sequence[str], prefix: str =
     ]
 
 
-def _prefix(outputs: Mapping[str, Any]) -> str | None:
-    """Return the prefix of the detection ports, None without detections."""
-    return next((p for p in PREFIXES if all(p + port in outputs for port in DETECTION_PORTS)), None)
-
-
 def class_names(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     """Return, for every stage with a built-in model, the names of the classes it detects."""
     return {stage.name: get_model(stage.model, stage.params).classes for stage in pipeline.stages if stage.model}
@@ -89,7 +84,8 @@ def detecting_stages(pipeline: Pipeline) -> dict[str, str]:
 
 def described(outputs: Mapping[str, Any], classes: Sequence[str], figures: bool) -> dict[str, Any]:
     """Return a part of a frame's results from a stage's outputs: detections, or `figures` of tensors if wanted."""
-    if (prefix := _prefix(outputs)) is not None:
+    prefix = next((p for p in PREFIXES if all(p + port in outputs for port in DETECTION_PORTS)), None)
+    if prefix is not None:
         plain_outputs = {name: plain(value) for name, value in outputs.items()}
         return {f"{prefix}detections": detections(plain_outputs, classes, prefix)}
     if not figures:

@@ -252,11 +252,6 @@ def _image(path: Path) -> Any:
     return np.ascontiguousarray(pixels.transpose(2, 0, 1)[None])
 
 
-def _free(name: str, kind: TensorType) -> bool:
-    """Return whether a port takes arrays of any size: points, and images that are scaled to the network's size."""
-    return name == POINTS or (kind.dtype == "uint8" and len(kind.shape) == 4)
-
-
 def _rows(path: Path, ports: Ports, least: Mapping[str, tuple[int, ...]]) -> int:
     """Return the number of frames an .npz has for `ports`, 0 if it names none of them; only headers are read."""
     headers = read_shapes(path, *_ARRAYS, LARGEST)
@@ -270,7 +265,8 @@ def _rows(path: Path, ports: Ports, least: Mapping[str, tuple[int, ...]]) -> int
         inner = all(a <= size <= b for a, size, b in zip(low[1:], shape[1:], expected[1:], strict=False))
         fits = low[:1] == expected[:1] or shape[:1] <= expected[:1] or shape[0] % expected[0] == 0
         one = len(shape) == len(expected) and inner and fits
-        sized = len(shape) == len(expected) and shape[1] == expected[1] if _free(name, kind) and shape else False
+        free = name == POINTS or (kind.dtype == "uint8" and len(kind.shape) == 4)  # scaled to the network's size
+        sized = len(shape) == len(expected) and shape[1] == expected[1] if free and shape else False
         if dtype != _KINDS.get(kind.dtype) or not (one or sized) or 0 in shape:
             raise InputError(
                 f"{path}: {name}: {dtype} {list(shape)}, expected {_KINDS.get(kind.dtype)} {list(expected)}",

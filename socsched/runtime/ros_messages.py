@@ -212,10 +212,6 @@ def _foxglove_cloud(data: bytes) -> npt.NDArray[np.float32]:
     return _points(content, len(content) // max(step, 1), step, fields, "<")
 
 
-def _foxglove_image(data: bytes) -> npt.NDArray[np.uint8]:
-    return _opened(base64.b64decode(_json(data)["data"], validate=True))
-
-
 def _protobuf(data: bytes) -> dict[int, list[Any]]:
     """Return the fields of a protobuf message by number: integers, or bytes (also of fields of fixed size)."""
     found: dict[int, list[Any]] = {}
@@ -259,16 +255,12 @@ def _proto_cloud(data: bytes) -> npt.NDArray[np.float32]:
     return _points(content, len(content) // max(step, 1), step, fields, "<")
 
 
-def _proto_image(data: bytes) -> npt.NDArray[np.uint8]:
-    return _opened(_protobuf(data).get(2, [b""])[0])
-
-
 _READERS: Mapping[tuple[str, str], Callable[[bytes], npt.NDArray[Any]]] = {
     (CLOUD, "cdr"): _cloud,
     (IMAGE, "cdr"): _image,
     (COMPRESSED, "cdr"): _compressed,
     (CLOUD, "json"): _foxglove_cloud,
-    (COMPRESSED, "json"): _foxglove_image,
+    (COMPRESSED, "json"): lambda data: _opened(base64.b64decode(_json(data)["data"], validate=True)),
     (CLOUD, "protobuf"): _proto_cloud,
-    (COMPRESSED, "protobuf"): _proto_image,
+    (COMPRESSED, "protobuf"): lambda data: _opened(_protobuf(data).get(2, [b""])[0]),
 }

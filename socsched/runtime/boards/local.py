@@ -59,15 +59,13 @@ class PowerMeter:
         before, then = self._read(), time.monotonic_ns()
         while not self._stop.wait(self._interval):
             after, now = self._read(), time.monotonic_ns()
-            used = sum((b - a) % span for a, b, span in zip(before, after, self._spans(), strict=True))
+            spans = [int((one.parent / "max_energy_range_uj").read_text()) + 1 for one in self._counters]
+            used = sum((b - a) % span for a, b, span in zip(before, after, spans, strict=True))
             self.samples.append((then, used * 1e6 / max(now - then, 1)))
             before, then = after, now
 
     def _read(self) -> list[int]:
         return [int(counter.read_text()) for counter in self._counters]
-
-    def _spans(self) -> list[int]:
-        return [int((counter.parent / "max_energy_range_uj").read_text()) + 1 for counter in self._counters]
 
 
 _GPU_INTERVAL_S = 0.1

@@ -15,8 +15,8 @@ from socsched.compiler.environment import relax, tirx, tvm
 from socsched.compiler.launch_list import CUDA
 from socsched.compiler.passes.launches import CudaRecorder
 from socsched.compiler.passes.link import write_library
-from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.passes.relax_form import bind_constants
+from socsched.compiler.quantize.calibrate import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.target import Compilation, Pass, Passes, resolve
 from socsched.compiler.targets.cuda.attention import completed
 from socsched.compiler.targets.cuda.fuse import fuse

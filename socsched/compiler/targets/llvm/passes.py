@@ -13,8 +13,8 @@ from socsched.compiler.environment import tvm
 from socsched.compiler.launch_list import CPU
 from socsched.compiler.passes.launches import CpuRecorder
 from socsched.compiler.passes.link import link
-from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.passes.relax_form import in_precision
+from socsched.compiler.quantize.calibrate import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.llvm import general, processor
 from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options

@@ -78,7 +78,7 @@ def in_rows(graph: Graph, weights: Mapping[str, Any]) -> tuple[Moves, dict[str, 
 
 def _readable(graph: Graph, moves: Moves, pool: Pooled) -> bool:
     if not pool.places:
-        return len(graph.values[pool.values[0]].shape) > max(pool.options["axes"])
+        return bool(len(graph.values[pool.values[0]].shape) > max(pool.options["axes"]))
     for names in (pool.values, pool.places):
         made = [moves.of(name) for name in names]
         if len({one.roots for one in made}) > 1 or len(made[0].roots) > 1:

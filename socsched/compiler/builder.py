@@ -120,9 +120,7 @@ def compile_stage(
         about = {"stage": stage.name, "model": model.name, "key": key, "weights": provenance}
         about |= {"engine": engine.id, "engine_kind": engine.kind}
         ways = (target, about, names, layout)
-        # Winograd turns 9 weights into 36, kept in object, library and constants
-        most = 3 * 4 * 4 * sum(map(prod, network.params.values())) + (1 << 20)
-        artifact = store(folder, most, lambda entry: _apart(replace(asked, folder=entry), *ways))
+        artifact = store(folder, _space(asked), lambda entry: _apart(replace(asked, folder=entry), *ways))
     # the cache is by content, so one entry serves several stages
     return replace(
         artifact,
@@ -221,6 +219,11 @@ def require_kernels(work: StageWork, engine: Engine) -> None:
             f"stage {work.stage!r} cannot be compiled for {engine.id}: {named(lacking)}",
             "place it on an engine whose runtime computes them, or cut the network where they begin",
         )
+
+
+def _space(asked: Build) -> int:
+    """Return the most bytes a build writes: Winograd turns 9 weights into 36, kept in object, library and constants."""
+    return 3 * 4 * 4 * sum(map(prod, asked.network.params.values())) + (1 << 20)
 
 
 def _compiled(asked: Build, target: Target) -> Compilation:

@@ -7,7 +7,7 @@
     schedule   loops of the kernels that no rule has written                             `targets.*.passes`
     build      machine code, or sources                                                  `targets.*.passes`
     link       a library, or object files where no linker is present                     `passes.link`
-    package    files beside the code: scales, launch plan                                `quantize.calibrate`, `targets.*`
+    package    files beside the code: scales, launch plan                                `quantize`, `targets.*`
 
 A pass is a function that takes a `Compilation` and returns it with what the pass has made.  This imports TVM.
 """

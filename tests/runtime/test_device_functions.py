@@ -16,6 +16,7 @@ from socsched.descriptor.platform import Engine, FunctionCost, Platform
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
+from socsched.runtime.backends.base import Setting
 from socsched.runtime.backends.choose import sort_of
 
 FUNCTIONS = ("voxelise", "decode")
@@ -81,7 +82,7 @@ def test_pointpillars_s_with_its_functions_on_an_opencl_engine(detector: Recorde
 def test_functions_are_routed_by_the_code_of_their_engine_s_target(planned: Any) -> None:
     def sorts(target: dict[str, Any]) -> dict[str, str]:
         made, here, pipe = moved(planned, FUNCTIONS, target)
-        setting: Any = type("Setting", (), {"plan": made, "platform": here, "pipeline": pipe, "bound": {}, "built": {}})
+        setting = Setting(made, pipe, here, {}, None)
         return {t.name: sort_of(t, setting) for t in made.tasks if t.name in FUNCTIONS}
 
     assert sorts(OPENCL) == dict.fromkeys(FUNCTIONS, "opencl")

@@ -19,7 +19,6 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.executor import gpu_stages
-from socsched.executor.build import find_executor
 from socsched.executor.programs import build_program
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
@@ -29,18 +28,9 @@ from socsched.trace.trace import Trace
 from tests.executor.gpu_standin import build_driver, emulated_program, kernels_of, noted
 from tests.runtime.run_plans import executed, roomy
 
-pytestmark = pytest.mark.needs("nvcc")
+pytestmark = [pytest.mark.needs("nvcc"), pytest.mark.usefixtures("executor")]
 NATIVE = Options(executor="native", hang_ns=600 * 10**9)  # emulated kernels take seconds
 ARCH = "sm_87"
-
-
-@pytest.fixture(autouse=True)
-def executor() -> Path:
-    """Return the executor, built for this machine."""
-    found = find_executor()
-    if found is None:
-        pytest.skip("no C++ compiler")
-    return found
 
 
 @pytest.fixture(scope="module")

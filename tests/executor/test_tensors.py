@@ -20,7 +20,7 @@ from socsched.descriptor.host import detect
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
 from socsched.errors import MachineError
 from socsched.executor import frames
-from socsched.executor.build import SOURCES, cxx_compiler, find_executor
+from socsched.executor.build import SOURCES, cxx_compiler
 from socsched.executor.settings import AUTO, NATIVE, RunSettings, write_settings
 from socsched.faults.model import Failure, Faults
 from socsched.graph.operators import TensorType
@@ -34,17 +34,9 @@ from socsched.runtime.options import Inputs, Options
 from socsched.trace.trace import Trace
 from tests.runtime.run_plans import HERE, MS, executed, pipeline, plan, task
 
+pytestmark = pytest.mark.usefixtures("executor")
 SMALL: Mapping[str, Any] = {"input_height": 64, "input_width": 96}
 NARROW = {"range": [0.0, -10.24, -3.0, 20.48, 10.24, 1.0]}
-
-
-@pytest.fixture(autouse=True)
-def executor() -> Path:
-    """Return the executor, built for this machine."""
-    found = find_executor()
-    if found is None:
-        pytest.skip("no C++ compiler")
-    return found
 
 
 def with_models(made: Plan, sensor: str, **models: tuple[str, Mapping[str, Any]]) -> Pipeline:

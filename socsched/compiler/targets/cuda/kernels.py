@@ -294,47 +294,52 @@ def avg_pool(channels: int, height: int, width: int, window: Window, counted: bo
     return pool
 
 
-def partial_sums(pixels: int, channels: int, parts: int) -> Any:
-    """Return sums(X, P[parts, channels]): the first step of a mean over many pixels, every `parts`-th in a part."""
-    rounds = -(-pixels // parts)
+STRIP, SHARED = 32, "socsched.shared"
+"""Threads that share a sum over pixels; the attribute of kernels with such sums."""
+
+
+def means(pixels: int, channels: int, parts: int, given: str, whole: int) -> Any:
+    """Return means(X[pixels, channels], O[parts, channels]): sums over pixels in parts, in fp32; in one part they are
+    divided by `whole` and in fp16.  `given`: the type of X.
+    """
+    rounds = -(-pixels // (parts * STRIP)) * STRIP
+    factor, dtype = (1.0 / whole, "float16") if parts == 1 else (1.0, "float32")
 
     @T.prim_func(s_tir=True, private=True)
-    def sums(X: T.Buffer((pixels, channels), "float16"), P: T.Buffer((parts, channels), "float32")):
+    def averages(X: T.Buffer((pixels, channels), given), O: T.Buffer((parts, channels), dtype)):
         T.func_attr(_ATTRIBUTES)
+        S = T.sblock_alloc_buffer((parts, channels), "float32")
+        for x, y, z in T.grid(parts, channels, rounds):
+            with T.sblock("sum"):
+                s, c, r = T.axis.remap("SSR", [x, y, z])
+                with T.init():
+                    S[s, c] = T.float32(0)
+                S[s, c] = S[s, c] + T.if_then_else(
+                    s * rounds + r < pixels, T.Cast("float32", X[s * rounds + r, c]), T.float32(0)
+                )
         for x, y in T.grid(parts, channels):
             with T.sblock("part"):
                 s, c = T.axis.remap("SS", [x, y])
-                T.reads(X[0:pixels, c])
-                T.writes(P[s, c])
-                total = T.sblock_alloc_buffer((1,), "float32", scope="local")
-                total[0] = T.float32(0)
-                for r in range(rounds):
-                    if r * parts + s < pixels:
-                        total[0] = total[0] + T.Cast("float32", X[r * parts + s, c])
-                P[s, c] = total[0]
+                O[s, c] = T.Cast(dtype, S[s, c] * T.float32(factor))
 
-    return sums
+    return averages.with_attr(SHARED, True)
 
 
-def mean(pixels: int, channels: int, parts: int) -> Any:
-    """Return mean(P[parts, channels], O[1, channels]) from the sums of the parts."""
-    factor = 1.0 / pixels
-
-    @T.prim_func(s_tir=True, private=True)
-    def average(P: T.Buffer((parts, channels), "float32"), O: T.Buffer((1, channels), "float16")):
-        T.func_attr(_ATTRIBUTES)
-        for x in range(channels):
-            with T.sblock("channel"):
-                c = T.axis.spatial(channels, x)
-                T.reads(P[0:parts, c])
-                T.writes(O[0, c])
-                total = T.sblock_alloc_buffer((1,), "float32", scope="local")
-                total[0] = T.float32(0)
-                for s in range(parts):
-                    total[0] = total[0] + P[s, c]
-                O[0, c] = T.Cast("float16", total[0] * T.float32(factor))
-
-    return average
+def by_columns(function: Any) -> Any:
+    """Return `means` bound: neighbouring threads take neighbouring channels, `STRIP` of them the pixels of one."""
+    sch = s_tir.Schedule(function)
+    total, out = sch.get_child_blocks(sch.get_sblock("root"))
+    part, channel = sch.get_loops(out)
+    count = int(sch.get(channel).extent)
+    block, lane = sch.split(channel, [None, next(n for n in (32, 16, 8) if count % n == 0)])
+    for loop, thread in ((part, "blockIdx.y"), (block, "blockIdx.x"), (lane, "threadIdx.x")):
+        sch.bind(loop, thread)
+    sch.compute_at(total, lane)
+    sch.set_scope(total, 0, "local")
+    steps, strip = sch.split(sch.get_loops(total)[-1], [None, STRIP])
+    sch.unroll(steps)
+    sch.bind(strip, "threadIdx.y")
+    return sch.mod["main"].with_attr("tirx.is_scheduled", True)
 
 
 def combined(left: int, right: int, pixels: int, channels: int, kind: str, activation: Activation) -> Any:

@@ -41,8 +41,8 @@ _DENSE = 64
 _WIDTH = 32
 _STRIPS, _BUSY = (1, 2, 4), 128
 """Pixels of a row that a thread of a depthwise convolution computes, and the threads that keep an SM busy."""
-_PARTS = 64
-"""Most parts that a mean over the pixels is first summed in."""
+_SUMMED = 32 * kernels.STRIP
+"""Pixels that a kernel sums at once."""
 
 
 class Emitter:
@@ -81,7 +81,8 @@ class Emitter:
 
     def spread(self, function: Any) -> Any:
         """Return a kernel with its loops on the GPU's threads, if kernels are bound."""
-        return kernels.spread(function) if self.bound else function
+        bind = kernels.by_columns if kernels.SHARED in function.attrs else kernels.spread
+        return bind(function) if self.bound else function
 
     def kernel(self, key: Any, name: str, make: Callable[[], Any]) -> Any:
         """Return the module's kernel of a key, made when it is first asked for."""
@@ -616,10 +617,12 @@ class _Lowering(Values):
 
     def mean(self, group: Group) -> None:
         source = self.image_of(group.inputs[0])
-        parts = min(_PARTS, -(-source.pixels // _PARTS))
-        shape = (parts, source.lying)
-        sums = self.call(kernels.partial_sums, (source.pixels, source.lying, parts), [source.var], shape, "float32")
-        var = self.call(kernels.mean, (source.pixels, source.lying, parts), [sums], (1, source.lying))
+        var, pixels, given = source.var, source.pixels, "float16"
+        while pixels > 1 or var is source.var:
+            parts = -(-pixels // _SUMMED)
+            args = (pixels, source.lying, parts, given, source.pixels)
+            var = self.call(kernels.means, args, [var], (parts, source.lying), "float16" if parts == 1 else "float32")
+            pixels, given = parts, "float32"
         if len(self.graph.values[group.output].shape) == 4:
             self.images[group.output] = Image(var, source.channels, 1, 1)
         else:

@@ -291,8 +291,18 @@ def halves() -> Network:
     return b.network(b.layer("head", "conv2d", y, shape=(32, 80, 1, 1), stride=1, padding=0))
 
 
+def squeezed() -> Network:
+    """Means over more pixels than one kernel sums, over few, and of one."""
+    b = Builder(24, 40, 45)
+    gate = b.layer("gate", "conv2d", b.layer("all", "global_avg_pool", "x"), shape=(24, 24, 1, 1), stride=1, padding=0)
+    y = b.layer("pool", "max_pool", b.layer("gated", "multiply", "x", gate), kernel=9, stride=9, padding=0)
+    few = b.layer("few", "global_avg_pool", y)
+    return b.network(gate, few, b.layer("one", "global_avg_pool", few))
+
+
 NETWORKS = {
-    f.__name__: f for f in (windows, gates, sizes, attention, rows, windowed, shuffled, sampled, lifted, halves)
+    f.__name__: f
+    for f in (windows, gates, sizes, attention, rows, windowed, shuffled, sampled, lifted, halves, squeezed)
 }
 
 

@@ -188,7 +188,8 @@ def beside(
     options: argparse.Namespace, platform: Platform, cpus: Sequence[int], known: set[tuple[str, str]]
 ) -> Iterator[Row]:
     """Yield a row for networks on the first processor while the next one repeats on the second, as plans share them."""
-    files = random.Random(1).sample(sorted(options.work.glob("*.fp32.pickle")), PAIRS)
+    some = sorted(options.work.glob("*.fp32.pickle"))
+    files = random.Random(1).sample(some, min(PAIRS, len(some)))
     mode, (engine, *_) = platform.modes[0], platform.engines
     model = contention_model(contention_of(platform), dram_capacity(platform, mode), {})
     for file, other in zip(files, [*files[1:], files[0]], strict=True):

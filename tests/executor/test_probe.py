@@ -21,7 +21,8 @@ from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import Figure, FunctionCost
 from socsched.errors import MachineError
 from socsched.executor import probe
-from socsched.executor.probe import calls, pairs
+from socsched.executor.probe import calls, functions, pairs
+from socsched.models.registry import get_model
 
 PROBE = HostProbe(
     Conditions("cpu", 2, "performance", {"tvm": "a"}, 1000.0, 0.5, 1.0, 1e9, 4.0),
@@ -157,8 +158,18 @@ def test_without_the_probe_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_contention_is_what_the_pairs_show() -> None:
-    capacity = 40e9
-    shown = [pairs.Pair(mine, 30e9, 1 + 0.4 * 0.75) for mine in (4e9, 20e9, 30e9, 40e9)]
-    found = pairs.contention(shown, capacity)
-    assert found["dram_me"] == 0 and found["dram_you"] == pytest.approx(0.4, abs=0.03)
-    assert pairs.contention([pairs.Pair(1e9, 30e9, 1.0)], capacity)["dram_you"] < 0.05
+    found = pairs.contention(30e9, [1.2, 1.4], 40e9)
+    assert found["dram_me"] == 0 and found["dram_you"] == pytest.approx(0.4)
+    assert found["error"] == pytest.approx((0.1 / 1.2 + 0.1 / 1.4) / 2, abs=1e-3)
+    assert pairs.contention(50e9, [1.0], 40e9)["dram_you"] == 0
+
+
+def test_functions_get_other_frames_each_call_and_count_the_pixels_that_lie_between() -> None:
+    maps = functions.anchor_maps(get_model("pointpillars.decode", {"range": [0, -39.68, -3, 34.56, 39.68, 1]}), 80)
+    frames = functions.shifted(maps)
+    assert len({frame[0].tobytes() for frame in frames}) == len(frames) > 4
+    assert all(frame[1] is maps[1] for frame in frames)
+    sizes = {(360, 640): 1, (540, 960): 4, (360, 960): 2}  # of 1080 x 1920: odd ratios, even ones, one of each
+    for (height, width), each in sizes.items():
+        model = get_model("camera.preprocess", {"input_height": height, "input_width": width})
+        assert model.operators[0].attrs["neighbours"] == each * height * width

@@ -9,6 +9,7 @@ after a minute where its turns differ, and where a chain of additions takes anot
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 import statistics
 import time
@@ -59,6 +60,8 @@ def ensure(integers: bool = False) -> HostProbe | None:
     """
     if not host.probed():
         return None
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # would wait for its parent for ever
+        raise MachineError("a script began anew in a process that it started", 'use `if __name__ == "__main__":`')
     key = host.probe_key()
     with alone(host_probe.KIND):  # two probes at once would measure each other, and each process plan with its own
         known = host_probe.recalled(key)
@@ -151,7 +154,7 @@ def measure() -> HostProbe:
     shared: Mapping[str, float] = {}
     if len(cpus) > 1:
         with suppress(MachineError):  # a machine too busy for this one keeps the other figures
-            shared = pairs.contention(pairs.time_pairs(turns.programs[:2], cpus[-2:]), max(rates))
+            shared = pairs.contention(*pairs.time_pairs(turns.programs[:2], cpus[-2:]), max(rates))
     took = time.monotonic() - start
     taken = time.time(), took, turns.steady, calls.hand_over_ns(cpus)
     conditions = Conditions(*_present(), _chain_ns(), load, turns.share, *taken)

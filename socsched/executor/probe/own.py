@@ -105,11 +105,6 @@ class Program(NamedTuple):
     plan: Mapping[str, Any]
     launches: Calls
 
-    @property
-    def moved(self) -> float:
-        """Return the bytes that its operators move."""
-        return float(sum(op.bytes for op in operators(fuse_network(self.probe.network), "fp32", self.probe.rows)))
-
 
 def programs(precision: str) -> list[Program]:
     """Return the networks with their programs; families of a network that cannot be compiled stay unknown."""
@@ -163,20 +158,10 @@ def kernels_of(
         time = float(sum(low[at] for at in own))
         least = int(min(fine[at] for at in own))
         found.append(KernelTime(family(op), threads, *work, time, float(max(spread[at] for at in own)), least))
-        found += [
-            KernelTime(
-                _stem(plan, at),
-                threads,
-                0.0,
-                _bytes(plan, at),
-                0.0,
-                float(low[at]),
-                float(spread[at]),
-                int(fine[at]),
-            )
-            for at in mine
-            if at not in own
-        ]
+        for at in mine:
+            if at not in own and (name := _stem(plan, at)):
+                times_of = float(low[at]), float(spread[at]), int(fine[at])
+                found.append(KernelTime(name, threads, 0.0, _bytes(plan, at), 0.0, *times_of))
     return found
 
 

@@ -169,7 +169,7 @@ def test_functions_get_other_frames_each_call_and_count_the_pixels_that_lie_betw
     frames = functions.shifted(maps)
     assert len({frame[0].tobytes() for frame in frames}) == len(frames) > 4
     assert all(frame[1] is maps[1] for frame in frames)
-    sizes = {(384, 640): 2, (384, 384): 2, (544, 960): 4, (480, 800): 4}  # of 1920 columns: odd ratios, an even one, none
+    sizes = {(384, 640): 2, (384, 384): 2, (544, 960): 4, (480, 800): 4}  # 3, 5, 2, 2.4 columns to one
     for (height, width), each in sizes.items():
         model = get_model("camera.preprocess", {"input_height": height, "input_width": width})
         assert model.operators[0].attrs["neighbours"] == each * height * width

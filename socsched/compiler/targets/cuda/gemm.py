@@ -218,6 +218,38 @@ def convolution(shape: Convolution, tile: Tile, form: Form | None = None) -> Any
     return conv_add if added else without_operand(conv_add, "R")
 
 
+def row(shape: Convolution) -> Any:
+    """Return row(X[1, k], W[n, k], B, (R,) O[n, 1]): the product of a single pixel, whose sums no tile would share."""
+    form, n_all, length, outputs = Halves(shape), shape.n, shape.channels, shape.outputs
+    result, added, wide = form.result, form.added, shape.outputs
+
+    def other(R: Any, n: Any) -> Any:
+        return R[0, n] if added else None
+
+    @T.prim_func(s_tir=True, private=True)
+    def row_add(
+        X: T.Buffer((1, length), "float16"),
+        W: T.Buffer((n_all, length), "float16"),
+        B: T.Buffer((outputs,), "float32"),
+        R: T.Buffer((1, wide), "float16"),
+        O: T.Buffer((n_all, 1), "float16"),
+    ):
+        T.func_attr(_ATTRIBUTES)
+        S = T.sblock_alloc_buffer((n_all,), "float32")
+        for x, y in T.grid(n_all, length):
+            with T.sblock("sum"):
+                n, k = T.axis.remap("SR", [x, y])
+                with T.init():
+                    S[n] = T.float32(0)
+                S[n] = S[n] + T.Cast("float32", X[0, k]) * T.Cast("float32", W[n, k])
+        for x, y in T.grid(n_all, 1):
+            with T.sblock("out"):
+                n, v = T.axis.remap("SS", [x, y])
+                O[n, v] = result(S[n], B, n, other(R, n), outputs)
+
+    return row_add if added else without_operand(row_add, "R")
+
+
 def _grouped(shape: Convolution, rows: int, length: int, form: Halves) -> Any:
     m_all, n_all, wide, groups = shape.m, shape.n, shape.wide, shape.groups
     pixels, channels, outputs = shape.height * shape.width, shape.channels, shape.outputs

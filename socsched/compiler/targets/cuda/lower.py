@@ -18,7 +18,7 @@ from socsched.compiler import script
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import padded, physical_shape
 from socsched.compiler.passes.relax_form import emit_general, emit_main
-from socsched.compiler.targets.cuda import gemm, kernels, rules, sequence_lower
+from socsched.compiler.targets.cuda import gemm, kernels, rules, sequence_kernels, sequence_lower
 from socsched.compiler.targets.cuda.activation import beyond_relu
 from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.kernels import Window
@@ -547,14 +547,21 @@ class _Lowering(Values):
         into = self.slices.get(group.output)
         if into is not None:
             shape = replace(shape, first=into[1], total=self.graph.values[into[0].output].shape[1])
+        source, *others = operands
+        bias = padded(np.concatenate([self.bias(member) for member in members]), (0, shape.outputs)).astype(np.float32)
+        constants = [relax.const(weight.astype(np.float16), "float16"), relax.const(bias, "float32")]
+        if into is None and not shape.planes and shape.single:
+            function = gemm.row(shape)
+            make = lambda: sequence_kernels.by_rows(function, shape.n, True) if self.bound else function  # noqa: E731
+            kernel, result = self.kernel((gemm.row, shape), "row", make), relax.TensorType((shape.n, 1), "float16")
+            var = self.builder.emit(relax.call_tir(kernel, [source, *constants, *others], result))
+            return self.viewed(var, (1, shape.n))
         tile = tile_for(shape, self.arch, self.sms)
         if shape.planes:
             tile = replace(tile, splits=1, store=2)
         self.products.append((shape, tile))
         packed = padded(weight, (1, round_up(shape.k, tile.depth * tile.splits)))
-        bias = padded(np.concatenate([self.bias(member) for member in members]), (0, shape.outputs))
-        source, *others = operands
-        constants = [relax.const(packed.astype(np.float16), "float16"), relax.const(bias.astype(np.float32), "float32")]
+        constants[0] = relax.const(packed.astype(np.float16), "float16")
         if tile.splits > 1:
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "float32")
             part = self.builder.emit(relax.call_tir(self.multiplying(shape, tile), [source, constants[0]], parts))

@@ -22,8 +22,11 @@ _ROWS = (8, 4, 2, 1)
 """Rows of a block of threads."""
 
 
-def by_rows(function: Any, rows: int) -> Any:
-    """Return a kernel of reductions over rows, and a last block over all elements, bound: a warp to each row."""
+def by_rows(function: Any, rows: int, at_once: bool = False) -> Any:
+    """Return a kernel of reductions over rows, and a last block over all elements, bound: a warp to each row.
+
+    `at_once`: a thread asks for all its elements of a row before it adds.
+    """
     sch = s_tir.Schedule(function)
     *sums, out = sch.get_child_blocks(sch.get_sblock("root"))
     row, column = sch.get_loops(out)
@@ -34,7 +37,10 @@ def by_rows(function: Any, rows: int) -> Any:
     for reduction in reversed(sums):
         sch.compute_at(reduction, warp)
         sch.set_scope(reduction, 0, "local")  # of every thread: shared memory would need a barrier
-        sch.bind(sch.split(sch.get_loops(reduction)[-1], [None, LANES])[1], "threadIdx.x")
+        steps, lane = sch.split(sch.get_loops(reduction)[-1], [None, LANES])
+        sch.bind(lane, "threadIdx.x")
+        if at_once:
+            sch.unroll(steps)
     return sch.mod["main"].with_attr("tirx.is_scheduled", True)
 
 

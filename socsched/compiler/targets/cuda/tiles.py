@@ -174,6 +174,12 @@ class Convolution:
         return self.activation or (("relu",) if self.relu else ())
 
     @property
+    def single(self) -> bool:
+        """Return whether it is the product of one pixel, of which a warp holds all channels at once."""
+        size = max(self.height, self.width, self.kernel_h, self.kernel_w, self.scale, self.groups)
+        return size == 1 and self.channels <= 64 * LANES
+
+    @property
     def out_height(self) -> int:
         """Return the image rows counted by m, before `scale`."""
         return (self.height + 2 * self.pad - self.dilation * (self.kernel_h - 1) - 1) // self.stride + 1

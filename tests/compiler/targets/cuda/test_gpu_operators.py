@@ -367,6 +367,13 @@ def test_residual_blocks_of_halves_are_products_and_one_joint() -> None:
     assert any(tile.splits > 1 and shape.inner for shape, tile in form.products), "both ways to finish a product"
 
 
+def test_what_one_pixel_is_made_of() -> None:
+    net = squeezed()
+    form = lower(fuse_network(net), drawn(net), "sm_87", bound=False)
+    names = [variable.name_hint.rstrip("0123456789") for variable, _ in form.module.functions_items()]
+    assert names.count("means") == 4 and names.count("row") == 1 and not form.products
+
+
 def test_weighted_sums_are_one_kernel_each() -> None:
     for net, sums in ((sampled(), {"sum", "alone"}), (lifted(), {"sum"})):
         made = rules.judged(fuse(fuse_network(net)))

@@ -7,7 +7,7 @@ index.  Nothing is copied or checked here: the creator of columns must ensure ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from socsched.units import format_duration
@@ -180,19 +180,6 @@ class Columns:
         self.known.clear()
         if self.stored is not None:
             self.stored.file.forget()
-
-    def loaded(self) -> Columns:
-        """Return the columns with everything in memory."""
-        import numpy as np
-
-        if self.stored is None:
-            return self
-        records: dict[str, Any] = {
-            name: type(record)(**{field: np.asarray(getattr(record, field)) for field in type(record).__slots__})
-            for name, record in (("jobs", self.jobs), ("slices", self.slices), ("instants", self.instants))
-        }
-        counters = dict(self.counters)
-        return replace(self, **records, counters=counters, stored=None, known={})
 
     def steps(self, counter: str) -> Iterator[tuple[Ints, Floats]]:
         """Yield the times and values of a counter, a long one in parts; nothing for an unknown one."""

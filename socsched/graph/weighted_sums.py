@@ -17,6 +17,8 @@ from socsched.graph.index_maps import KINDS, MOST, ROWS, Array, Moves
 
 _VECTOR = 8
 """Channels that a kernel reads at once: they come in multiples."""
+_ROOM = 1 << 27
+"""Elements of all tables of a network, of which a file could ask for any number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,9 +72,12 @@ def in_rows(graph: Graph, weights: Mapping[str, Any]) -> tuple[Moves, dict[str, 
     moves = Moves(graph, weights)
     if not any(group.kind in ("reduce_sum", "grid_sample") for group in graph.groups):
         return moves, {}
+    room = _ROOM
     for group in graph.groups:
-        if group.kind in (*KINDS, *ROWS, "multiply", "divide"):
-            moves.add(group)
+        if group.kind in (*KINDS, *ROWS, "multiply", "divide") and moves.add(group):
+            room -= moves.found[group.output].index.size
+            if room < 0:
+                return moves, {}
     return moves, {name: pool for name, pool in pools(graph, moves).items() if _readable(graph, moves, pool)}
 
 

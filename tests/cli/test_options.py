@@ -251,7 +251,7 @@ def test_scales_of_the_shipped_pipeline(tmp_path: Path, capsys: pytest.CaptureFi
     file = tmp_path / "scales.json"
     assert run(["calibrate", "pointpillars", "--frames", "1", "-o", str(file), "--json"]) == 0
     printed = capsys.readouterr()
-    assert "fit no others" in printed.err
+    assert "seeded random weights only" in printed.err
     assert json.loads(printed.out)["stages"] == {"backbone": 21, "head": 4}
     scales = read_pipeline_scales(file)
     assert scales["backbone"].source == "least squared error over 1 inputs"

@@ -129,9 +129,13 @@ def test_a_minute_of_a_whole_stack_fits_a_megabyte_and_keeps_the_worst(tmp_path:
     from socsched.api.options import PlanOptions
     from socsched.api.planning import plan_with
     from socsched.api.simulation import simulate
+    from socsched.faults.model import Faults, Stall
 
     plan = plan_with("perception-stack", BOARD, "15W", PlanOptions(refine=False, explain=False, cuts=False))
-    done = simulate(plan, 60_000_000_000, seed=1)
+    last = next(chain for chain in plan.chains if chain.name == "camera-detection").path[-1]
+    engine = next(task.engine for task in plan.tasks if task.name == last)
+    stalled = Faults(stalls=(Stall(engine, 10 * 10**9, 10 * 10**9 + 10**8),))
+    done = simulate(plan, 60_000_000_000, seed=1, faults=stalled)
     assert done.trace is not None and len(done.trace.columns.slices) > 20_000
     result = done.figures
     done.save(tmp_path)

@@ -212,7 +212,9 @@ def kernel_time(times: KernelTimes, op: Operator, threads: int) -> tuple[float, 
         return _in_turns(times, op, threads, rates)
     time = rates.time(ops, moved, weights)
     error = max(rates.error, UNKINDRED) if _is_arithmetic(op) else rates.error
-    return time + beyond_cache(times, moved, weights, _known(times, threads)[-1]), error
+    written = min(float(op.write_bytes), moved)
+    traffic = (moved + written) / 1.5  # a line is read before it is written: a copy moves three for two
+    return time + beyond_cache(times, traffic, weights, _known(times, threads)[-1]), error
 
 
 def _in_turns(times: KernelTimes, op: Operator, threads: int, rates: Rates) -> tuple[float, float]:

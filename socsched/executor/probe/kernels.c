@@ -48,7 +48,6 @@ typedef struct {
   int32_t chunks;
 } Group;
 typedef int (*Chunk)(int, Group*, void*);
-typedef int64_t Line __attribute__((vector_size(64)));
 typedef struct {
   Kernel kernel;
   const Any* arguments;
@@ -255,16 +254,10 @@ int socsched_chain(void* self, const Any* arguments, int32_t count, Any* result)
   return value == 0;
 }
 
-/* As kernels copy: memcpy's stores pass the caches by from some size on. */
 static int copy_chunk(int number, Group* group, void* context) {
   const int64_t* const copy = context; /* from, to, bytes */
   const int64_t size = copy[2] / group->chunks & ~(int64_t)63;
-  const Line* const from = (const Line*)((const char*)copy[0] + number * size);
-  Line* const to = (Line*)((char*)copy[1] + number * size);
-  for (int64_t i = 0; i < size / 64; i++) {
-    to[i] = from[i];
-    __asm__ __volatile__("" : : : "memory");
-  }
+  memcpy((char*)copy[1] + number * size, (const char*)copy[0] + number * size, (size_t)size);
   return 0;
 }
 

@@ -15,7 +15,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.deployment import Deployment
 from socsched.planning.plan import ChainResult, Task
-from socsched.planning.workload import MOST_RESULTS, NOTHING, Observed
+from socsched.planning.workload import MOST_RESULTS, MOST_TERMS, NOTHING, Observed
 from socsched.schedulability import edf, path_windows
 from socsched.schedulability.chains import Sources, Stretch, data_age, reaction_time
 from socsched.schedulability.holistic import assign_priorities, holistic
@@ -226,7 +226,8 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
     key = (workload.key(), tuple(deployment.mapping.values()), places, thorough)
     results = workload.results.analyses
     found = results.get(key) or _assess(deployment, thorough)
-    if len(results) < MOST_RESULTS:
+    terms = sum(len(response.terms) for response in found.responses.values())
+    if len(results) < min(MOST_RESULTS, MOST_TERMS // max(terms, 1)):
         results[key] = found
     if workload.observed is NOTHING:
         return found

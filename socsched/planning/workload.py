@@ -143,8 +143,8 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-MOST_RESULTS = 4096
-"""Analyses that are kept: about 200 MB."""
+MOST_RESULTS, MOST_TERMS = 4096, 1_000_000
+"""Analyses that are kept, and what their bounds may be sums of altogether: about 200 MB."""
 
 
 MOST_MADE = 50_000

@@ -156,7 +156,8 @@ def measure() -> HostProbe:
         with suppress(MachineError):  # a machine too busy for this one keeps the other figures
             shared = pairs.contention(*pairs.time_pairs(turns.programs[:2], cpus[-2:]), max(rates))
     took = time.monotonic() - start
-    taken = time.time(), took, turns.steady, calls.hand_over_ns(cpus)
+    lay = max((one.handover for one in turns.kernels), default=0.0)  # `lying` asks how they lie now
+    taken = time.time(), took, turns.steady, lay
     conditions = Conditions(*_present(), _chain_ns(), load, turns.share, *taken)
     return HostProbe(conditions, tuple(times), known, rates[0], max(rates), shared)
 

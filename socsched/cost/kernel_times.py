@@ -261,7 +261,7 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
         for one in segments(computed, durations, engine, work.stage)  # what is faster came from caches
     ]
     error = _error(units, kernels)
-    if units > 1 and times.elsewhere:  # processors change places between a plan and its run, too
+    if units > 1 and times.elsewhere:  # processors change places: the interval holds either way
         moved = replace(engine, kernel_times=tuple(_moved(one) for one in engine.kernel_times))
         other = estimate(work, moved, units, runtime)
         total = sum(one.time_ns for one in made)
@@ -272,7 +272,7 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
 
 
 def _moved(times: KernelTimes) -> KernelTimes:
-    """Return a table for processors that lie otherwise to each other."""
+    """Return a table for processors that lie farther apart."""
     kept = (one for one in times.kernels if not (one.handover and times.elsewhere))
     return replace(times, kernels=(*kept, *times.elsewhere), elsewhere=())
 

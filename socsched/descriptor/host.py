@@ -348,7 +348,7 @@ def build(facts: HostFacts, measured: HostProbe | None = None) -> Platform:
         target=_target(facts),
         runtimes=_runtimes(facts, precisions),
         functions=measured.functions if measured else {},
-        kernel_times=tuple(one.lying(measured.conditions.handover_ns) for one in measured.kernels) if measured else (),
+        kernel_times=tuple(one.expected() for one in measured.kernels) if measured else (),
     )
     return Platform(
         name="host",

@@ -24,8 +24,7 @@ class Conditions:
 
     `versions`: of the kernels and of ONNX Runtime; `chain_ns`: time of a fixed chain of additions, which follows the
     clock; `load`: load average; `share`: of the time that the measuring threads had a processor; `taken_s`: when it was
-    done (Unix time); `seconds`: how long it took, compiled; `steady`: its turns agree; `handover_ns`: time of an empty
-    kernel on all processors, which tells how they lie to each other now, 0 for one.
+    done (Unix time); `seconds`: how long it took, compiled; `steady`: its turns agree.
     """
 
     model: str
@@ -38,7 +37,6 @@ class Conditions:
     taken_s: float
     seconds: float
     steady: bool = True
-    handover_ns: float = 0.0
 
     @property
     def date(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +37,7 @@ class KernelTimes:
 
     `block`: channels that a convolution's kernels compute together; images whose channels fill no whole blocks are
     converted where they enter or leave a network.  `elsewhere`: kernels on several threads while the processors lay
-    otherwise to each other, as those of virtual machines do every few seconds.
+    farther apart, as those of virtual machines do every few seconds (`expected`).
     """
 
     runtime: str
@@ -47,14 +48,21 @@ class KernelTimes:
     block: int = 1
     elsewhere: tuple[KernelTime, ...] = ()
 
-    def lying(self, handover: float) -> KernelTimes:
-        """Return the table for processors that hand over in a time (ns), with the others' times apart."""
-        alone = tuple(one for one in self.kernels if not one.handover)
-        here = [one for one in self.kernels if one.handover and alike(one.handover, handover)]
-        there = [one for one in self.kernels if one.handover and not alike(one.handover, handover)]
-        if not here or not there:
+    def expected(self) -> KernelTimes:
+        """Return the table for processors that may lie either way: geometric means, and apart the times of the farther.
+
+        A plan is for later, and how the processors lie when it is made says nothing of how they will lie then.
+        """
+        least = min((one.handover for one in self.kernels if one.handover), default=0.0)
+        near = [one for one in self.kernels if one.handover and alike(one.handover, least)]
+        far = [one for one in self.kernels if one.handover and not alike(one.handover, least)]
+        if not far:
             return self
-        return replace(self, kernels=(*alone, *_whole(here, there)), elsewhere=tuple(_whole(there, here)))
+        farther = {_work(one): one for one in _whole(far, near)}
+        alone = (one for one in self.kernels if not one.handover)
+        pairs = ((one, farther[_work(one)]) for one in _whole(near, far))
+        means = (replace(one, time_ns=math.sqrt(one.time_ns * other.time_ns)) for one, other in pairs)
+        return replace(self, kernels=(*alone, *means), elsewhere=tuple(farther.values()))
 
 
 def alike(one: float, other: float) -> bool:
@@ -64,13 +72,13 @@ def alike(one: float, other: float) -> bool:
 
 def _whole(some: Sequence[KernelTime], others: Sequence[KernelTime]) -> Iterator[KernelTime]:
     """Yield some kernels, and for those that they lack the others', by as much longer as those are that both have."""
-
-    def work(one: KernelTime) -> tuple[str | float, ...]:
-        return one.family, one.threads, one.ops, one.moved, one.weights
-
     yield from some
-    mine = {work(one): one.time_ns for one in some}
-    longer = [mine[work(one)] / one.time_ns for one in others if work(one) in mine]
+    mine = {_work(one): one.time_ns for one in some}
+    longer = [mine[_work(one)] / one.time_ns for one in others if _work(one) in mine]
     for one in others:
-        if work(one) not in mine:
+        if _work(one) not in mine:
             yield replace(one, time_ns=one.time_ns * statistics.median(longer or [1.0]))
+
+
+def _work(one: KernelTime) -> tuple[str | float, ...]:
+    return one.family, one.threads, one.ops, one.moved, one.weights

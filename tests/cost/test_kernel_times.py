@@ -246,32 +246,37 @@ def test_groups_are_priced_with_the_zeros_that_their_kernel_computes(
     assert kernel_times.work_of(grouped, block)[0] == pytest.approx(grouped.flops * read[0] * groups / inputs)
 
 
-def test_kernels_of_processors_that_lie_otherwise_are_kept_apart_and_completed() -> None:
+def test_kernels_of_processors_that_lie_otherwise_are_completed_and_joined() -> None:
     def kernel(threads: int, moved: float, time_ns: float, handover: float) -> KernelTime:
         return KernelTime("conv", threads, 1e6, moved, 0.0, time_ns, handover=handover)
 
     near = [kernel(2, 1e5, 500.0, 400.0), kernel(2, 2e5, 1000.0, 420.0)]
-    far = [kernel(2, 1e5, 1500.0, 1200.0)]  # the processors changed places before the second one was timed
+    far = [kernel(2, 1e5, 2000.0, 1200.0)]  # the processors changed places before the second one was timed
     table = KernelTimes("tvm", "a", "2026-01-02", "fp32", (kernel(1, 1e5, 900.0, 0.0), *near, *far))
-    here = table.lying(1150.0)
-    assert [one.time_ns for one in here.kernels] == [900.0, 1500.0, 3000.0]  # three times as long, as the first is
-    assert [one.time_ns for one in here.elsewhere] == [500.0, 1000.0]
-    assert table.lying(4000.0) == table  # never seen: whatever was measured
+    for order in (table, replace(table, kernels=table.kernels[::-1])):
+        joined = order.expected()
+        times = {(one.threads, one.moved): one.time_ns for one in joined.kernels}
+        assert times == {(1, 1e5): 900.0, (2, 1e5): 1000.0, (2, 2e5): 2000.0}
+        assert {one.moved: one.time_ns for one in joined.elsewhere} == {1e5: 2000.0, 2e5: 4000.0}  # four times as long
+    one_way = replace(table, kernels=table.kernels[:3])
+    assert one_way.expected() == one_way
 
 
-def test_the_interval_of_several_threads_holds_the_time_on_processors_that_lie_otherwise() -> None:
-    table = kernels()
-    slow = [replace(one, time_ns=2 * one.time_ns, handover=1200.0) for one in table.kernels if one.threads > 1]
-    table = replace(
-        table, kernels=(*(replace(one, handover=400.0 * (one.threads > 1)) for one in table.kernels), *slow)
-    )
+def test_the_interval_of_several_threads_holds_processors_that_lie_either_way() -> None:
+    near = kernels()
+    near = replace(near, kernels=tuple(replace(one, handover=400.0 * (one.threads > 1)) for one in near.kernels))
+    slow = [replace(one, time_ns=2 * one.time_ns, handover=1200.0) for one in near.kernels if one.threads > 1]
+    both = replace(near, kernels=(*near.kernels, *slow))
+    far = replace(near, kernels=(*(one for one in near.kernels if one.threads == 1), *slow))
     work = StageWork("s", "fp32", (operator(),), (), ())
-    near, far = (kernel_times.estimate(work, engine(table.lying(at)), 4) for at in (400.0, 1200.0))
-    assert near is not None
-    assert far is not None
-    assert far.time_ns > 1.5 * near.time_ns
-    assert min(near.error, far.error) > far.time_ns / near.time_ns - 1
-    alone = kernel_times.estimate(work, engine(table.lying(400.0)), 1)
+    estimates = [kernel_times.estimate(work, engine(table.expected()), 4) for table in (near, both, far)]
+    low, middle, high = (one.time_ns for one in estimates if one)
+    assert low < 0.85 * middle
+    assert high > 1.15 * middle
+    assert estimates[1] is not None
+    assert middle / (1 + estimates[1].error) < low
+    assert middle * (1 + estimates[1].error) > high
+    alone = kernel_times.estimate(work, engine(both.expected()), 1)
     assert alone is not None
     assert alone.error < 0.5
 

@@ -79,24 +79,23 @@ def ensure(integers: bool = False) -> HostProbe | None:
 
 
 def lying(probe: HostProbe) -> HostProbe:
-    """Return a probe for processors as they lie to each other now, measured if they never lay so."""
-    was, cpus = probe.conditions.handover_ns, sorted(os.sched_getaffinity(0))
+    """Return a probe that knows how the processors lie to each other now, measured if they never lay so before."""
+    cpus = sorted(os.sched_getaffinity(0))
     try:
-        handover = calls.hand_over_ns(cpus) if was else was
+        handover = calls.hand_over_ns(cpus)
     except MachineError:  # too busy to tell
-        return probe
-    if alike(was, handover):
         return probe
     tables = []
     for table in probe.kernels:
-        kernels = table.kernels
-        known = any(one.handover and alike(one.handover, handover) for one in kernels)
-        if table.runtime == OWN and not known:
+        lain = [one.handover for one in table.kernels if one.handover]
+        if table.runtime == OWN and lain and not any(alike(one, handover) for one in lain):
             turns = _Turns([cpus], table.precision)
             turns.take()
-            kernels += tuple(one for one in turns.kernels if one.handover and alike(one.handover, handover))
-        tables.append(replace(table, kernels=kernels))
-    return replace(probe, kernels=tuple(tables), conditions=replace(probe.conditions, handover_ns=handover))
+            new = (one for one in turns.kernels if one.handover and not any(alike(one.handover, was) for was in lain))
+            table = replace(table, kernels=(*table.kernels, *new))
+        tables.append(table)
+    same = all(one is other for one, other in zip(tables, probe.kernels, strict=True))
+    return probe if same else replace(probe, kernels=tuple(tables))
 
 
 def _precisions(probe: HostProbe) -> set[str]:
@@ -156,9 +155,7 @@ def measure() -> HostProbe:
         with suppress(MachineError):  # a machine too busy for this one keeps the other figures
             shared = pairs.contention(*pairs.time_pairs(turns.programs[:2], cpus[-2:]), max(rates))
     took = time.monotonic() - start
-    lay = max((one.handover for one in turns.kernels), default=0.0)  # `lying` asks how they lie now
-    taken = time.time(), took, turns.steady, lay
-    conditions = Conditions(*_present(), _chain_ns(), load, turns.share, *taken)
+    conditions = Conditions(*_present(), _chain_ns(), load, turns.share, time.time(), took, turns.steady)
     return HostProbe(conditions, tuple(times), known, rates[0], max(rates), shared)
 
 

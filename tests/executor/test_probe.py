@@ -173,3 +173,15 @@ def test_functions_get_other_frames_each_call_and_count_the_pixels_that_lie_betw
     for (height, width), each in sizes.items():
         model = get_model("camera.preprocess", {"input_height": height, "input_width": width})
         assert model.operators[0].attrs["neighbours"] == each * height * width
+
+
+def test_the_interval_of_a_decoder_reaches_frames_without_candidates() -> None:
+    def taken(anchors: float, candidates: float) -> tuple[dict[str, float], float]:
+        return {"anchors": anchors, "candidates": candidates}, 0.01 + 6e-7 * anchors + 6e-4 * candidates
+
+    sizes = [taken(anchors, candidates) for anchors in (3e5, 1e5) for candidates in (100.0, 50.0, 250.0)]
+    cost = functions._cost(functions.GROWS["anchor-decode"], sizes)
+    assert cost.time_ns.value == pytest.approx(0.25e6, rel=0.01)
+    assert cost.time_ns.error == pytest.approx(1.15 * 0.25 / 0.19 - 1, abs=0.01)
+    points = [({"points": n, "pillars": n / 3}, 1e-5 * n) for n in (2e4, 1e4, 3e4)]
+    assert functions._cost(functions.GROWS["voxelise"], points).time_ns.error == pytest.approx(functions.DATA, abs=0.01)

@@ -43,6 +43,8 @@ GROWS = {
 DATA = 0.15
 """Relative error that is left of a time at the size it was measured: functions depend on what the data are, and on
 whether the stage before left them in a cache."""
+LIMITS = ("candidates",)
+"""Quantities of which a stage states the most: a frame may have none."""
 LONGEST_S, FEWEST = 0.25, 2
 """Time for a function at one size, after which `FEWEST` calls do: on a busy machine."""
 FRAMES = 6
@@ -203,7 +205,10 @@ def time_functions(repeats: int = 4) -> dict[str, FunctionCost]:
 
 
 def _cost(names: Sequence[str], sizes: Sequence[Size]) -> FunctionCost:
-    """Return the cost of a function at its first size; its error is that of the sizes measured."""
+    """Return the cost of a function at its first size.
+
+    Its error is that of the sizes measured, and reaches frames without candidates.
+    """
     base, *per_item = rates(names, sizes)
     first = sizes[0][0]
 
@@ -211,9 +216,10 @@ def _cost(names: Sequence[str], sizes: Sequence[Size]) -> FunctionCost:
         return found[0] + sum(rate * work[name] for name, rate in zip(names, found[1:], strict=True))
 
     off = [time((base, *per_item), work) / taken - 1 for work, taken in sizes]
-    error = DATA + CONFIDENCE * float(np.sqrt(np.mean(np.square(off))))
+    most, empty = (time((base, *per_item), work) for work in (first, {**first, **dict.fromkeys(LIMITS, 0.0)}))
+    known = DATA + CONFIDENCE * float(np.sqrt(np.mean(np.square(off))))
+    error = (1 + known) * most / max(empty, most / 2) - 1
     note = "processor time on one core, median, caches cold"
     figure = partial(Figure, kind="measured", source="detect", note=note, error=round(error, 3))
     per_million = {name: figure(rate * 1e12) for name, rate in zip(names, per_item, strict=True) if rate}
-    reference = time((base, *per_item), first) * 1e6
-    return FunctionCost(figure(reference), {name: first[name] for name in names}, per_million, units=1)
+    return FunctionCost(figure(most * 1e6), {name: first[name] for name in names}, per_million, units=1)

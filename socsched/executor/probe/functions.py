@@ -40,9 +40,9 @@ GROWS = {
     "camera-decode": ("candidates",),
 }
 """Quantities by which the time of each function grows."""
-DATA = 0.15
-"""Relative error that is left of a time at the size it was measured: functions depend on what the data are, and on
-whether the stage before left them in a cache."""
+DATA = 0.25
+"""Relative error that is left of a time at the size it was measured: functions depend on what the data are (scans of a
+sensor take a quarter less or more than drawn points), and on whether the stage before left them in a cache."""
 LIMITS = ("candidates",)
 """Quantities of which a stage states the most: a frame may have none."""
 LONGEST_S, FEWEST = 0.25, 2

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recorded import Recorded
+from recorded import KITTI, Recorded
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
@@ -86,10 +86,21 @@ def boxes(trace: Trace) -> list[Any]:
     return [trace.details[frame]["detections"] for frame in range(3)]
 
 
-SLOW = [("pfn", "scatter"), ("scatter", "head"), ("scatter", "backbone")]
+# The full network's convolutions take the emulator minutes a frame: those of the smallest one have the same rules.
+ON_GPU = [
+    *(("tiny", names) for names in [("scatter",), ("pfn", "scatter"), ("scatter", "head"), ("scatter", "backbone")]),
+    *(("kitti", names) for names in [("scatter",), ("pfn", "scatter")]),
+]
 
 
-@pytest.mark.parametrize("names", [("scatter",), *(pytest.param(names, marks=pytest.mark.slow) for names in SLOW)])
+@pytest.mark.parametrize(
+    ("detector", "names"),
+    [
+        pytest.param(*case, marks=[KITTI] * (case[0] == "kitti") + [pytest.mark.slow] * (len(case[1]) > 1))
+        for case in ON_GPU
+    ],
+    indirect=["detector"],
+)
 def test_networks_on_a_gpu_find_what_those_on_the_cpu_find(
     names: tuple[str, ...],
     planned: tuple[Plan, Pipeline],

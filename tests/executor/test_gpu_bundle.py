@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from platform import machine
 from typing import Any
 
 import pytest
@@ -79,7 +80,9 @@ def test_a_bundle_of_gpu_stages_is_an_application(
     nvcc = shutil.which("nvcc") or ""
     makers = (Toolkit((13, 0), nvcc), Toolkit((12, 9), nvcc), Toolkit((11, 2), nvcc))
     monkeypatch.setattr(application, "board_toolkits", lambda arch: makers)
-    made = make_plan(tiny_pillars.PIPELINE, "jetson-agx-orin-64gb", pins=[f"{name}=gpu" for name in STAGES])
+    monkeypatch.setattr(application, "_machines", lambda platform: (machine(),))  # the board's bundle, run here
+    pins = [f"{name}=gpu" for name in STAGES]
+    made = make_plan(tiny_pillars.PIPELINE, "jetson-agx-orin-64gb", pins=pins, runtimes=["gpu=tvm"])
     bundle = tmp_path / "bundle"
     weights = tiny_pillars.write_weights(tmp_path / "w.npz")
     compile_plan(made, bundle, pipeline=tiny_pillars.PIPELINE, weights=weights)
@@ -98,7 +101,7 @@ def test_a_bundle_of_gpu_stages_is_an_application(
     assert done.returncode == 0, done.stderr
     accounts = json.loads((tmp_path / "results" / "executed.json").read_text())["accounts"]
     ended = sum(account["completed"] for account in accounts.values())
-    assert ended and noted(log).count("cuGraphLaunch") >= ended * len(STAGES)
+    assert ended and noted(log).count("cuGraphLaunch") == ended + 3  # a frame is one graph; frames to warm up
 
 
 def on_the_processor(program: Program, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A GPU's shares: networks on some of its SMs and beside others, against `cost.waves`; a pipeline; swapped weights.
+"""A GPU's shares: networks on some of its SMs and beside aggressors, against `cost.waves`.
 
     python -m tools.bench.gpu_division prepare FOLDER    with nvcc; programs of networks are made by gpu_networks
     python3 -m tools.bench.gpu_division run FOLDER [--seconds 380] [--out FILE.json]    with a GPU: libcuda alone
@@ -25,12 +25,10 @@ import struct
 import subprocess
 import sys
 import time
-from itertools import combinations, zip_longest
 from pathlib import Path
 
 CRITICAL = "pointpillars"
 TRAIN = ("resnext50", "mobilenet_v3", "vit_s", "centerpoint")
-CAMERA = "yolov8n"
 SIZES = (8, 16, 32, 48, 64, 96)
 DEADLINE = 1.6
 """Of the critical network, times what it takes alone on the whole GPU."""
@@ -242,19 +240,16 @@ def launch(function, grid, block, shared, values):
 
 
 class Network(Job):
-    """A program of gpu_networks; `constants` may lie at an address that is given, where a swap puts them."""
+    """A program of gpu_networks."""
 
-    def __init__(self, gpu, place, slot=None):
-        self.name, document = place.name, json.loads((place / "program.json").read_text())
-        self.constants = lzma.decompress((place / "constants.xz").read_bytes())
-        self.size, self.facts = document["constants"], [facts(one) for one in document["launches"]]
+    def __init__(self, gpu, place):
+        document = json.loads((place / "program.json").read_text())
+        constants = lzma.decompress((place / "constants.xz").read_bytes())
+        self.facts = [facts(one) for one in document["launches"]]
         module = gpu.module(lzma.decompress((place / "code.cubin.xz").read_bytes()))
-        self.memory = {"memory": gpu.alloc(document["memory"]), "results": gpu.alloc(document["results"])}
-        self.memory["constants"] = slot if slot is not None else gpu.alloc(self.size)
-        if slot is None:
-            gpu(
-                "cuMemcpyHtoD_v2", ctypes.c_uint64(self.memory["constants"]), self.constants, ctypes.c_size_t(self.size)
-            )
+        self.memory = {key: gpu.alloc(document[key]) for key in ("memory", "results", "constants")}
+        size = ctypes.c_size_t(document["constants"])
+        gpu("cuMemcpyHtoD_v2", ctypes.c_uint64(self.memory["constants"]), constants, size)
         gpu("cuMemsetD8_v2", ctypes.c_uint64(self.memory["memory"]), 0, ctypes.c_size_t(max(document["memory"], 256)))
         functions, launches = {}, []
         for one in document["launches"]:
@@ -465,7 +460,7 @@ def run(folder, seconds, out):
     names = sorted(p.name for p in folder.iterdir() if (p / "program.json").exists())
     nets = {name: Network(gpu, folder / name) for name in names}
     result = {"gpu": gpu.name, "sms": gpu.sms, "groups": gpu.count, "least": gpu.least}
-    steps = (("alone", _alone), ("aggressors", _aggressors), ("pipeline", _pipeline), ("swap", _swap))
+    steps = (("alone", _alone), ("aggressors", _aggressors))
     for name, step in steps:
         if time.monotonic() - begin > seconds:
             print(f"{name}: no time left")
@@ -616,182 +611,6 @@ def _aggressors(gpu, folder, nets, result, seconds=2.0):
                   f"of the best share that {'keeps it' if kept else 'is predicted to'} ({best})")  # fmt: skip
         table[kind] = rows
     result["aggressors"] = table
-
-
-def _pipeline(gpu, folder, nets, result, seconds=2.0):
-    """Eight cameras and a LiDAR: all in streams, with priorities, and with shares."""
-    least, most = ctypes.c_int(), ctypes.c_int()
-    gpu("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(most))
-    base, table = result["alone"], {}
-    cameras = [Network(gpu, folder / CAMERA) for _ in range(8)]
-    camera_us = base[CAMERA][str(gpu.sms)]["p50"]
-    period = 8 * camera_us * 1.6
-    critical = DEADLINE * base[CRITICAL][str(gpu.sms)]["p50"]
-    fits = []
-    for units in SIZES:
-        camera = predicted(result["layers"][CAMERA], result["fit"], gpu.count * gpu.least - units, gpu.sms) * camera_us
-        if base[CRITICAL][str(units)]["predicted"] <= critical and 8 * camera <= period:
-            fits.append(units)
-    chosen = f"shares {fits[0]}" if fits else "priority"
-    print(f"  LiDAR within {critical:.0f} us, cameras within {period:.0f}: the plan takes {chosen}"
-          f"{'' if fits else ', since no share is predicted to keep both'}")  # fmt: skip
-    ways = [("streams", gpu.stream(), [gpu.stream() for _ in cameras]),
-            ("priority", gpu.stream(None, most.value), [gpu.stream(None, least.value) for _ in cameras])]  # fmt: skip
-    for units in SIZES:
-        rest = units // gpu.least, gpu.count - units // gpu.least
-        ways.append((f"shares {units}", gpu.stream(_share(gpu, units)), [gpu.stream(rest) for _ in cameras]))
-    for name, lidar, others in ways:
-        graphs = [camera.graph(stream) for camera, stream in zip(cameras, others)]
-        graph, events = nets[CRITICAL].graph(lidar), [(gpu.event(), gpu.event()) for _ in range(9)]
-        streams, all_graphs = [lidar, *others], [graph, *graphs]
-        found, busy = [[] for _ in range(9)], [False] * 9
-        begin = time.perf_counter()
-        due = [begin + (0.3 * period * 1e-6 if n == 0 else 0.0) for n in range(9)]
-        while (now := time.perf_counter()) - begin < seconds:
-            for n in range(9):
-                if busy[n] and gpu.ended(events[n][1]):
-                    found[n].append(gpu.us(*events[n]))
-                    busy[n] = False
-                if not busy[n] and now >= due[n]:
-                    gpu.record(events[n][0], streams[n])
-                    gpu("cuGraphLaunch", all_graphs[n], streams[n])
-                    gpu.record(events[n][1], streams[n])
-                    busy[n], due[n] = True, max(due[n] + (3 if n == 0 else 1) * period * 1e-6, now - period * 1e-6)
-        for stream in streams:
-            gpu.sync(stream)
-        merged = [t for times in found[1:] for t in times[2:]]
-        table[name] = {"lidar": spread(found[0][2:]), "cameras": spread(merged), "each": [spread(t) for t in found],
-                       "frames_per_s": sum(map(len, found)) / seconds}  # fmt: skip
-        row = table[name]
-        print(f"  {name:10} LiDAR p50 {row['lidar']['p50']:.0f} p99 {row['lidar']['p99']:.0f} us, cameras p50 {row['cameras']['p50']:.0f} "
-              f"p99 {row['cameras']['p99']:.0f} us (each p99 {min(e['p99'] for e in row['each'][1:]):.0f} to "
-              f"{max(e['p99'] for e in row['each'][1:]):.0f}), {row['frames_per_s']:.0f} frames/s; period {period:.0f} us", flush=True)  # fmt: skip
-    result["pipeline"] = table
-
-
-def _swap(gpu, folder, nets, result, frames=150):
-    """Networks whose weights are 1.5 times a limit: those that stay, and two slots filled by the copy engine."""
-    names = [n for n in (CRITICAL, *TRAIN, "efficientnet_b0", "segformer_b0", "swin_t", CAMERA) if n in nets]
-    size = {n: nets[n].size for n in names}
-    limit = int(sum(size.values()) / 1.5)
-    stay, slots = plan_residency(size, limit)
-    swapped = [n for n in names if n not in stay]
-    order = [n for pair in zip_longest(stay, swapped) for n in pair if n]
-    held = sum(size[n] for n in stay) + sum(slots)
-    print(f"  weights {sum(size.values()) / 2**20:.1f} MiB, limit {limit / 2**20:.1f}: {', '.join(stay)} stay; "
-          f"{', '.join(swapped)} through slots of {' and '.join(f'{s / 2**20:.1f}' for s in slots)} MiB ({held / 2**20:.1f} held)")  # fmt: skip
-    places, copy, work = [gpu.alloc(s) for s in slots], gpu.stream(), gpu.stream()
-    loaded, host, number = {}, {}, {}
-    for index, name in enumerate(swapped):
-        number[name] = index % len(slots)
-        loaded[name] = Network(gpu, folder / name, places[number[name]])
-        memory = ctypes.c_void_p()
-        gpu("cuMemAllocHost_v2", ctypes.byref(memory), ctypes.c_size_t(size[name]))
-        ctypes.memmove(memory, loaded[name].constants, size[name])
-        host[name] = memory
-    start, end = gpu.event(), gpu.event()
-
-    def copied(name):
-        gpu(
-            "cuMemcpyHtoDAsync_v2", ctypes.c_uint64(places[number[name]]), host[name], ctypes.c_size_t(size[name]), copy
-        )
-
-    rate = []  # of the largest copy, which predicts the others
-    largest, least = max(swapped, key=size.get), min(swapped, key=size.get)
-    fixed = []
-    for _ in range(20):
-        for name, kept in ((largest, rate), (least, fixed)):
-            gpu.record(start, copy)
-            copied(name)
-            gpu.record(end, copy)
-            gpu.sync(copy)
-            kept.append(gpu.us(start, end))
-    slope = (statistics.median(rate) - statistics.median(fixed)) / max(size[largest] - size[least], 1)
-    base = statistics.median(fixed) - slope * size[least]
-    guess = {n: base + slope * size[n] for n in swapped}
-    run_us = {}
-    for n in order:
-        if n in number:  # its constants are indices too: never run with another's
-            copied(n)
-            gpu.sync(copy)
-        run_us[n] = statistics.median(alone(gpu, loaded.get(n, nets[n]), work, 20))
-    done = {n: gpu.event(False) for n in swapped}
-    freed = [gpu.event(False) for _ in slots]
-    marks = {n: (gpu.event(), gpu.event()) for n in swapped}
-    totals, copies = [], {n: [] for n in swapped}
-    for frame in range(frames):
-        gpu.record(start, work)
-        gpu("cuStreamWaitEvent", copy, start, 0)
-        for n in swapped:
-            if frame or swapped.index(n) >= len(slots):
-                gpu("cuStreamWaitEvent", copy, freed[number[n]], 0)
-            gpu.record(marks[n][0], copy)
-            copied(n)
-            gpu.record(marks[n][1], copy)
-            gpu.record(done[n], copy)
-            before = (
-                order[order.index(swapped[swapped.index(n) - 1]) + 1 : order.index(n) + 1]
-                if swapped.index(n)
-                else order[: order.index(n) + 1]
-            )
-            for m in before:
-                if m in done:
-                    gpu("cuStreamWaitEvent", work, done[m], 0)
-                gpu("cuGraphLaunch", loaded.get(m, nets[m]).graph(work), work)
-                if m in number:
-                    gpu.record(freed[number[m]], work)
-        for m in order[order.index(swapped[-1]) + 1 :]:
-            gpu("cuGraphLaunch", nets[m].graph(work), work)
-        gpu.record(end, work)
-        gpu.sync(work)
-        if frame > 5:
-            totals.append(gpu.us(start, end))
-            for n in swapped:
-                copies[n].append(gpu.us(*marks[n]))
-    simulated = simulated_us(order, swapped, number, len(slots), run_us, guess)
-    deadline = 1.1 * simulated
-    errors = {n: statistics.median(copies[n]) / guess[n] - 1 for n in swapped}
-    spread_ = spread(totals)
-    print(f"  frame: simulated {simulated:.0f} us, measured p50 {spread_['p50']:.0f} p99 {spread_['p99']:.0f}; all networks resident "
-          f"{sum(run_us.values()):.0f}; copies in turn before each {sum(run_us.values()) + sum(guess.values()):.0f}; "
-          f"{sum(t <= deadline for t in totals)} of {len(totals)} within 1.1 of simulated")  # fmt: skip
-    print("  copies: measured over predicted " + ", ".join(f"{n} {e:+.1%}" for n, e in errors.items()), flush=True)
-    result["swap"] = {"limit": limit, "stay": stay, "slots": slots, "simulated": simulated, "frame": spread_,
-                      "copies": {n: spread(c) for n, c in copies.items()}, "predicted": guess, "runs": run_us}  # fmt: skip
-
-
-def plan_residency(size, limit):
-    """Return who stays and the sizes of two slots for the others: the least bytes copied a frame."""
-    best = None
-    for count in range(len(size) + 1):
-        for stay in combinations(size, count):
-            others = [n for n in size if n not in stay]
-            slots = [max((size[n] for n in others[i::2]), default=0) for i in (0, 1)]
-            held, copied = sum(size[n] for n in stay) + sum(slots), sum(size[n] for n in others)
-            if held <= limit and others and (best is None or copied < best[0]):
-                best = copied, list(stay), [s for s in slots if s]
-    assert best is not None, "the largest networks do not fit"
-    return best[1], best[2]
-
-
-def simulated_us(order, swapped, number, slots, run_us, copy_us):
-    """Return the end of a frame: copies in order, each when its slot is free, networks in order, when loaded."""
-    ready, free, copying, now = {}, [0.0] * slots, 0.0, 0.0
-    queue = list(swapped)
-
-    def load():
-        nonlocal copying
-        name = queue.pop(0)
-        copying = max(copying, free[number[name]]) + copy_us[name]
-        ready[name] = copying
-
-    for name in order:
-        while name in number and name not in ready:
-            load()
-        now = max(now, ready.get(name, 0.0)) + run_us[name]
-        if name in number:
-            free[number[name]] = now
-    return now
 
 
 def main() -> int:

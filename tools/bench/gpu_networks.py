@@ -24,10 +24,12 @@ import json
 import lzma
 import multiprocessing
 import os
+import shutil
 import statistics
 import sys
 import tempfile
 import time
+import zlib
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -53,7 +55,7 @@ def prepare(folder: Path, arch: str, names: list[str]) -> int:
         start = time.perf_counter()
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / f"{name}.onnx"
-            _exported(name, file)
+            export(name, file)
             exported = time.perf_counter()
             try:
                 network, weights = onnx_import.load(file)
@@ -86,21 +88,17 @@ def prepare(folder: Path, arch: str, names: list[str]) -> int:
 
 def exported(name: str) -> Path:
     """Return where the export of a network is kept."""
-    import zlib
-
     key = zlib.crc32((Path(__file__).parent / "network_zoo.py").read_bytes())
-    return Path(tempfile.gettempdir()) / f"socsched-zoo-{key:08x}" / f"{name}.onnx"
+    return Path(tempfile.gettempdir()) / f"socsched-zoo-{key:08x}" / f"{name.replace('/', '-')}.onnx"
 
 
-def _exported(name: str, file: Path) -> None:
-    """Export a network, or copy an earlier export of it."""
-    import shutil
-
-    from tools.bench import network_zoo
-
+def export(name: str, file: Path) -> None:
+    """Write a network of `network_zoo`, or copy an earlier export of it."""
     kept = exported(name)
     kept.parent.mkdir(exist_ok=True)
     if not kept.exists():
+        from tools.bench import network_zoo
+
         network_zoo.export(name, file)
         shutil.copyfile(file, kept)
     shutil.copyfile(kept, file)

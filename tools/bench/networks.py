@@ -10,7 +10,8 @@ relative to the largest output.  A network that we have no kernels for is ONNX R
     python -m tools.bench.networks [--threads 1,2] [--repeat 11] [--precision int8] [--cached] [--at-once 7]
         FILE.onnx|NAME ...
 
-NAME: a network of `reference_networks` with dense random weights, such as resnet50 or pointpillars (without its PFN).
+NAME: a network of `network_zoo` with dense random weights, such as resnet50, torchvision/mobilenet_v2 or pointpillars
+(without its PFN); needs PyTorch.
 
 With --gpu, networks on a GPU against `torch.compile` (`gpu_networks`):
 
@@ -37,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from socsched.executor import probe
-from tools.bench.reference_networks import NETWORKS
+from tools.bench.gpu_networks import export
 
 OURS, THEIRS = "tvm", "onnxruntime"
 
@@ -61,8 +62,10 @@ def main() -> int:
     if options.here:
         os.environ["TVM_NUM_THREADS"] = options.threads
         with tempfile.TemporaryDirectory() as folder:
-            (name,) = options.files
-            path = NETWORKS[name](Path(folder) / f"{name}.onnx") if name in NETWORKS else Path(name)
+            path = Path(options.files[0])
+            if path.suffix != ".onnx":
+                path = Path(folder) / f"{path.name}.onnx"
+                export(options.files[0], path)
             measure(path, counts[0], options)
         return 0
     heads = ("ours", 9), ("ORT", 9), ("ratio", 7), ("plan", 13), ("to ORT", 8), ("pred ours", 10), ("pred ORT", 9)

@@ -1,6 +1,6 @@
 """`socsched doctor`, `plugins`, `completion`: what works here, what is registered, what a shell completes.
 
-Optional dependencies are in one list, `OPTIONAL`; docs and `make help` are tested against it.  A test that needs one of
+Optional dependencies are in one list, `OPTIONAL`; `make help` is tested against it.  A test that needs one of
 them names it (`pytest.mark.needs`) and is skipped without it, one line per tool: ninety lines are too long to read.
 """
 

@@ -374,14 +374,6 @@ def test_every_extra_of_the_package_is_in_the_list(checkout: Path) -> None:
     assert listed == set(extras) - {"test", "dev"}
 
 
-def test_the_page_lists_the_same(checkout: Path) -> None:
-    text = (checkout / "docs" / "optional.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", text.split("<!-- optional -->")[1], re.MULTILINE)
-    rows = rows[: rows.index(next(row for row in rows if row[0] == list(OPTIONAL)[-1])) + 1]
-    plain = [tuple(cell.replace("`", "").replace("\\|", "|") for cell in row) for row in rows[1:]]
-    assert plain == [(tool.name, tool.enables, tool.install) for tool in OPTIONAL.values()]
-
-
 def test_make_help_lists_the_same_and_what_preflight_asks_for(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAKEFLAGS", raising=False)  # of the `make` that runs this
     done = subprocess.run(["make", "-s", "help"], cwd=checkout, capture_output=True, text=True, check=True)

@@ -20,7 +20,6 @@ from socsched.cost.fitting.families import families, get_family
 from socsched.descriptor.catalog import get_platform
 from tools import ROOT
 from tools.generate import fits
-from tools.generate.reference import cell, rows
 
 COMMANDS = (
     "socsched validate tests/data/boards/pairs.csv.gz --networks tests/data/boards/networks -o validated",
@@ -34,6 +33,17 @@ HEAD = (
 README, MARK = ROOT / "README.md", "<!-- fidelity -->"
 README_HEAD = ("engines", "boards", "cells", "network left out", "board left out", "inside the stated interval")
 FIGURES = ("median_ratio", "mape", "p90", "spearman", "inside")
+
+
+def cell(text: object) -> str:
+    """Return text as a cell of a Markdown table."""
+    return " ".join(str(text).replace("|", "\\|").replace("<", "&lt;").split())
+
+
+def rows(head: tuple[str, ...], found: list[tuple[object, ...]]) -> str:
+    """Return a Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(map(cell, row)) + " |" for row in found)]) + "\n"
 
 
 def page(summary: Mapping[str, Any], data: str, date: str) -> str:

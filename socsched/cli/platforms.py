@@ -149,13 +149,11 @@ def _plot(platform: Platform, mode: PowerMode, request: ShowRequest) -> dict[str
     placed = points(workload, platform, mode, shown, stage_work)
     title = f"{platform.name}, mode {mode.name}: rooflines, with {workload.name}"
     notes = [
-        "Thick: peak and DRAM bandwidth of an engine alone; thin: attainable rate of convolutions. A marker is a "
-        "stage's predicted rate; the line from it leads to the attainable rate at its intensity."
+        "Flat: peak of an engine; slope: its DRAM bandwidth alone; solid fp32, dashed fp16, dotted int8.",
+        "A number is a stage's predicted rate; the line from it leads to the attainable rate at its intensity.",
     ]
     if any(point.predicted > point.attainable for point in placed):
-        notes += [
-            "Above the roof: Winograd convolutions, which need fewer multiplications than the direct ones counted."
-        ]
+        notes += ["Above the roof: Winograd convolutions, which need fewer multiplications than counted."]
     draw(request.plot, shown, placed, title, notes)
     return {"roofs": [asdict(roof) for roof in shown], "points": [asdict(point) for point in placed]}
 

@@ -72,6 +72,17 @@ def picture(body: object, width: float, height: float, label: str, kind: str = "
     return element("div", drawing, class_=f"figure {kind}".strip(), tabindex=0, role="group", aria_label=label)
 
 
+def figure(title: str, body: object, width: float, height: float, notes: Sequence[str]) -> str:
+    """Return a drawing of the pages as an SVG of its own, in their style, with its title above and notes below."""
+    high = height + 34 + 18 * len(notes)
+    lines = (text(note, 8, height + 44 + 18 * row, class_="axis") for row, note in enumerate(notes))
+    return svg(
+        title, element("style", _asset("report.css")), element("rect", width=width, height=high, fill="var(--bg)"),
+        text(title, 8, 18, class_="name"), element("g", body, transform="translate(0 26)"), lines, width=width,
+        height=high,
+    )  # fmt: skip
+
+
 def ticks(low: float, high: float, count: int = 6) -> list[float]:
     """Return about `count` round tick positions within [low, high]."""
     span = high - low

@@ -16,28 +16,15 @@ from socsched.errors import UsageError, unwritable
 from socsched.files import write_file
 from socsched.planning.pareto import Point
 from socsched.planning.plan import Plan
+from socsched.reporting import markup as html
 from socsched.reporting import view_model
-from socsched.reporting.charts import WIDTH as CHART_WIDTH
-from socsched.reporting.charts import Axes, Frame, free_place, plain_ticks
-from socsched.reporting.markup import Markup, element, markup, picture, svg, text
-from socsched.reporting.markup import table as html_table
+from socsched.reporting.charts import WIDTH, Frame, free_place
+from socsched.reporting.markup import Markup, element, markup, text
 from socsched.reporting.terminal import table
 from socsched.units import format_duration, format_power
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 432, 64, 170, 52, 48
-COLOURS = (
-    "#1b6ca8",
-    "#c8553d",
-    "#2f7d4f",
-    "#7b4ea3",
-    "#b8860b",
-    "#3d7f8c",
-    "#8c3d5a",
-    "#555555",
-    "#00a0a0",
-    "#d07f00",
-    "#a0a000",
-)
+HEIGHT = 300
+CAPTION = "Filled: feasible; hollow: a requirement is violated; ringed and connected: the Pareto front."
 
 
 def view(points: Sequence[Point]) -> RenderableType:
@@ -141,47 +128,13 @@ def draw(path: Path, points: Sequence[Point]) -> None:
 
 
 def figure(points: Sequence[Point]) -> str:
-    """Return latency against power as a complete SVG; infeasible points are hollow, the front is a line."""
-    shown = [point for point in points if point.plan.tasks]
-    right = max((point.power_mw for point in shown), default=1) / 1000 * 1.08
-    top = max((point.latency_ns for point in shown), default=1) / 1e6 * 1.08
-    axes = Axes((0, right), (0, top), WIDTH, HEIGHT, (LEFT, RIGHT, TOP, BOTTOM))
-
-    def place(point: Point) -> tuple[float, float]:
-        return axes.x(point.power_mw / 1000), axes.y(point.latency_ns / 1e6)
-
-    body = [axes.grid(plain_ticks(axes.x_range, 8), plain_ticks(axes.y_range, 6), "expected power [W]", "")]
-    front = sorted((p for p in shown if p.on_front), key=lambda p: (p.power_mw, p.latency_ns))
-    if len(front) > 1:
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, front))
-        body.append(element("polyline", points=path, fill="none", stroke="#888888", stroke_dasharray="4 3"))
-    modes = list(dict.fromkeys(point.mode for point in points))
-    colours = {mode: COLOURS[number % len(COLOURS)] for number, mode in enumerate(modes)}
-    for point in shown:
-        (x, y), colour = place(point), colours[point.mode]
-        figures = f"{format_duration(point.latency_ns)}, {format_power(point.power_mw)}"
-        told = element("title", f"{point.mode}, {point.objective}: {figures}")
-        fill = colour if point.plan.verdict == "feasible" else "none"
-        body.append(element("circle", told, cx=x, cy=y, r=6, fill=fill, stroke=colour, stroke_width=2))
-    for row, (mode, colour) in enumerate(colours.items()):
-        height = TOP + 14 + 20 * row
-        body.append(element("rect", x=WIDTH - RIGHT + 16, y=height - 10, width=12, height=12, fill=colour))
-        body.append(text(mode, WIDTH - RIGHT + 34, height))
-    first = points[0].plan if points else None
-    title = f"{first.pipeline} on {first.platform}" if first else ""
-    return svg(
-        title,
-        element("style", ".grid{stroke:#ddd}.mid{text-anchor:middle}.end{text-anchor:end}"),
-        element("rect", width=WIDTH, height=HEIGHT, fill="white"),
-        body,
-        text("latency of all chains [ms]", 6, TOP - 8),
-        text(title, LEFT, 20, font_weight="bold"),
-        text("dashed: the front; hollow: not feasible", LEFT, HEIGHT - 4, fill="#555555", font_size=10),
-        width=WIDTH,
-        height=HEIGHT,
-        font_family="sans-serif",
-        font_size=12,
-    )
+    """Return the front as a complete SVG, with a line for each number."""
+    listed: Sequence[Mapping[str, Any]] = document(points)["points"]
+    title = f"{points[0].plan.pipeline} on {points[0].plan.platform}" if points else ""
+    names = [
+        f"{number}: {point['mode']} for {point['objective'].split(',')[0]}" for number, point in enumerate(listed, 1)
+    ]
+    return html.figure(title, _drawing(listed), WIDTH, HEIGHT, [CAPTION, *names])
 
 
 MOST_POINTS = 1000
@@ -221,12 +174,36 @@ def front(document: Mapping[str, Any], mode: str) -> Markup:
     `mode`: the mode of this report, which is marked in the table.
     """
     points: Sequence[Mapping[str, Any]] = document.get("points", [])
-    shown = [point for point in points if point["latency_ns"] and point["power_mw"]]
-    if not shown:
+    if not any(map(_is_placed, points)):
         return element("p", "No mode has a mapping of all stages.")
-    right = max(point["power_mw"] for point in shown) / 1000 * 1.12
-    left = min(point["power_mw"] for point in shown) / 1000 * 0.88
-    frame = Frame(left, right, max(point["latency_ns"] for point in shown) / 1e6 * 1.12, 300)
+    rows = [
+        [
+            str(number),
+            "● " * point["on_front"] + point["mode"] + " (this report)" * (point["mode"] == mode),
+            point["objective"].split(",")[0],
+            point["verdict"],
+            format_duration(point["latency_ns"]) if point["latency_ns"] else "–",
+            format_power(point["power_mw"]),
+            view_model.energy(point["energy_uj"] / 1000),
+            ", ".join(f"{engine} {share:.0%}" for engine, share in point["operations"].items()),
+        ]
+        for number, point in enumerate(points, 1)
+    ]
+    header = ["no.", "mode", "objective", "verdict", "latency", "power", "energy per round", "operations"]
+    label = f"{sum(map(_is_placed, points))} plans: latency against power, {CAPTION}"
+    drawn = html.picture(_drawing(points), WIDTH, HEIGHT, label, "chart")
+    return markup(drawn, element("p", CAPTION, class_="dim"), html.table(header, rows, (4, 5, 6)))
+
+
+def _is_placed(point: Mapping[str, Any]) -> bool:
+    return bool(point["latency_ns"] and point["power_mw"])
+
+
+def _drawing(points: Sequence[Mapping[str, Any]]) -> Markup:
+    """Return latency against power: points numbered, filled if feasible, ringed and connected on the front."""
+    shown = [point for point in points if _is_placed(point)]
+    powers, latest = [point["power_mw"] for point in shown] or [1000], max((p["latency_ns"] for p in shown), default=1)
+    frame = Frame(min(powers) / 1000 * 0.88, max(powers) / 1000 * 1.12, latest / 1e6 * 1.12, HEIGHT)
     body = [frame.axes("expected power [W]", "latency, all chains summed [ms]")]
 
     def place(point: Mapping[str, Any]) -> tuple[float, float]:
@@ -238,7 +215,7 @@ def front(document: Mapping[str, Any], mode: str) -> Markup:
         body.append(element("path", d="M" + line, class_="edge reads"))
     taken: list[tuple[float, float]] = []
     for number, point in enumerate(points, 1):
-        if not point["latency_ns"] or not point["power_mw"]:
+        if not _is_placed(point):
             continue
         taken.append(free_place(place(point), taken))
         (x, y), (u, v) = taken[-1], place(point)
@@ -256,20 +233,4 @@ def front(document: Mapping[str, Any], mode: str) -> Markup:
                 class_="slice c1" if full else None,
             ),
         ]
-    caption = "Filled: feasible; hollow: a requirement is violated; ringed and connected: the Pareto front."
-    rows = [
-        [
-            str(number),
-            "● " * point["on_front"] + point["mode"] + " (this report)" * (point["mode"] == mode),
-            point["objective"].split(",")[0],
-            point["verdict"],
-            format_duration(point["latency_ns"]) if point["latency_ns"] else "–",
-            format_power(point["power_mw"]),
-            view_model.energy(point["energy_uj"] / 1000),
-            ", ".join(f"{engine} {share:.0%}" for engine, share in point["operations"].items()),
-        ]
-        for number, point in enumerate(points, 1)
-    ]
-    header = ["no.", "mode", "objective", "verdict", "latency", "power", "energy per round", "operations"]
-    drawn = picture(body, CHART_WIDTH, frame.height, f"{len(shown)} plans: latency against power, {caption}", "chart")
-    return markup(drawn, element("p", caption, class_="dim"), html_table(header, rows, (4, 5, 6)))
+    return markup(body)

@@ -12,7 +12,7 @@ from socsched.cost.model import CostModel
 from socsched.cost.roofs import Point, Roof, points, roofs
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
-from socsched.reporting.roofline import figure
+from socsched.reporting.roofline import standalone
 
 ORIN = get_platform("jetson-agx-orin-64gb")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -62,9 +62,8 @@ def test_the_figure(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
     drawn = ElementTree.parse(first).getroot()
     texts = {"".join(node.itertext()) for node in drawn.iter(f"{SVG}text")}
-    assert {"gpu fp16: 42.6 Top/s, 168 GB/s", "voxelise", "pfn", "backbone", "head", "decode"} <= texts
-    assert any(text.startswith("each of cpu0, cpu1, cpu2 fp32") for text in texts)
-    assert any(text.startswith("each of dla0, dla1 int8") for text in texts)
+    assert {"gpu fp16", "cpu0–cpu2 each fp32", "dla0–dla1 each int8"} <= texts
+    assert any(text.startswith("1 voxelise, 2 voxelise, 3 pfn") for text in texts)
     reported = {"".join(node.itertext()) for node in drawn.iter(f"{SVG}title")}
     assert any(text.startswith("backbone on gpu fp16: 21") and text.endswith("of 42.6 Top/s") for text in reported)
 
@@ -73,14 +72,16 @@ def test_roofs_and_stages_are_drawn_to_scale() -> None:
     """A stage on its roof lies on the line; a hundredth of the rate is twice as far below it as a tenth."""
     roof = Roof(("gpu",), "fp16", 1e12, 5e11, 1e11)
     placed = [Point(f"<{share}>", "gpu", "fp16", 100.0, 1e12, 1e12 * share) for share in (1.0, 0.1, 0.01)]
-    drawn = ElementTree.fromstring(figure([roof], placed, "a < b", ["note & note"]))
-    heights = [float(line.get("y1", "")) for line in drawn.iter(f"{SVG}line") if line.get("opacity")]
-    peak = float(next(drawn.iter(f"{SVG}polyline")).get("points", "").split()[-1].split(",")[1])
+    drawn = ElementTree.fromstring(standalone([roof], placed, "a < b", ["note & note"]))
+    drops = [line for line in drawn.iter(f"{SVG}line") if line.get("class") == "drop"]
+    heights = [float(line.get("y1", "")) for line in drops[::2]]  # to the roof; the others lead to the number
+    path = next(line for line in drawn.iter(f"{SVG}path") if "roof" in line.get("class", ""))
+    peak = float(path.get("d", "").rpartition("H")[0].split()[-1])
     assert heights[0] == pytest.approx(peak, abs=0.1)
     assert heights[2] - heights[0] == pytest.approx(2 * (heights[1] - heights[0]), abs=0.1)
     assert heights[1] > heights[0]
     texts = {"".join(node.itertext()) for node in drawn.iter(f"{SVG}text")}
-    assert {"a < b", "note & note", "<0.1>"} <= texts
+    assert {"a < b", "note & note", "1 <1.0>, 2 <0.1>, 3 <0.01>"} <= texts
 
 
 def test_stages_that_cannot_be_drawn_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,13 +52,13 @@ def test_the_front_holds_what_no_feasible_plan_beats(points: list[Point], drawn:
 
 def test_the_figure_shows_every_plan_and_joins_the_front(points: list[Point]) -> None:
     root = ElementTree.fromstring(figure(points))
-    circles = root.findall(f".//{SVG}circle")
-    assert len(circles) == len(points)
-    assert sum(circle.get("fill") != "none" for circle in circles) == sum(p.plan.verdict == "feasible" for p in points)
+    marks = [mark for mark in root.iter(f"{SVG}g") if mark.find(f"{SVG}title") is not None]
+    assert [mark.find(f"{SVG}text").text for mark in marks] == [str(n) for n in range(1, len(points) + 1)]
+    assert [mark.get("class") == "slice c1" for mark in marks] == [p.plan.verdict == "feasible" for p in points]
     front = [point for point in points if point.on_front]
-    lines = root.findall(f".//{SVG}polyline")
-    assert len(lines) == (len(front) > 1)
-    assert all(len((line.get("points") or "").split()) == len(front) for line in lines)
+    assert [len(mark.findall(f"{SVG}circle")) == 2 for mark in marks] == [point.on_front for point in points]
+    lines = [line.get("d", "") for line in root.iter(f"{SVG}path")]
+    assert [line.count("L") + 1 for line in lines] == [len(front)] * (len(front) > 1)
     assert figure(points) == figure(points)
 
 

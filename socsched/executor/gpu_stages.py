@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.compiler.artifact import Artifact
+from socsched.compiler.native.host_stages import host_call
 from socsched.compiler.store import read_json
 from socsched.compiler.targets.cuda import convert
 from socsched.compiler.targets.gpu_functions.program import is_function, marking
@@ -16,7 +17,6 @@ from socsched.cost.cost import launched_ahead
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import MachineError, UsageError
 from socsched.executor.frames import entry_of
-from socsched.executor.host_calls import host_call
 from socsched.executor.programs import build_conversions, store, stored_program
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model

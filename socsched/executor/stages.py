@@ -9,6 +9,8 @@ from typing import Any
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.launch_list import CPU
+from socsched.compiler.native.host_stages import host_call
+from socsched.compiler.native.stage_params import StageCall
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import ONNXRUNTIME
 from socsched.executor import vendor_stages
@@ -22,7 +24,6 @@ from socsched.executor.gpu_stages import (
     taking_turns,
     where_read,
 )
-from socsched.executor.host_calls import HostCall, host_call
 from socsched.executor.programs import stored_cpu_program
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port
@@ -207,12 +208,12 @@ def _function(
     }
 
 
-def _host_call(model: Model, kinds: Sequence[TensorType] = ()) -> HostCall | None:
-    """Return how the native executor calls a function, None if it cannot: one row stands for any number of rows."""
+def _host_call(model: Model, kinds: Sequence[TensorType] = ()) -> StageCall | None:
+    """Return how the native executor calls a function, None if it cannot."""
     kinds = kinds or [port.type for port in model.inputs]
     if any(size < 0 for kind in kinds for size in kind.shape[1:]):
         return None  # images whose size is not known
-    call = host_call(model, [replace(kind, shape=tuple(max(size, 1) for size in kind.shape)) for kind in kinds])
+    call = host_call(model, kinds)
     return None if call is not None and call.function != "voxelise" and call.rows > _MOST_ROWS else call
 
 

@@ -89,7 +89,7 @@ def detect(output: Floats, settings: Settings | None = None, compiled: CompiledS
     dropped, and the best `max_boxes` returned.  Ties are broken in the order row, column, anchor.
     """
     settings = settings or Settings()
-    if compiled is not None and (found := compiled.decode_image_boxes(output, settings)) is not None:
+    if compiled is not None and (found := compiled("decode_image_boxes", [output], settings)) is not None:
         return Detections(*found)
     rows, columns = output.shape[-2:]
     maps = np.asarray(output, np.float32).reshape(ANCHORS, 5 + CLASSES, rows, columns)

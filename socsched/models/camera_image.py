@@ -67,8 +67,8 @@ def prepare(image: Image, target: Target, compiled: CompiledStages | None = None
     NV12 is [H * 3 / 2, W], H and W even: its chroma is that of each block of 2 x 2 pixels, all channels are resized and
     then converted.  Other images are [1, 3, H, W] or [H, W, 3].  Raises InputError for any other array.
     """
-    if compiled is not None and (found := compiled.preprocess(image, target)) is not None:
-        return found
+    if compiled is not None and (found := compiled("preprocess", [image], target)) is not None:
+        return found[0]  # type: ignore[no-any-return]
     planes = _yuv(image) if target.format == "nv12" else checked_planes(image)
     top, left, height, width = target.rectangle(*planes[0].shape)
     inner = np.empty((3, height, width), np.float32)

@@ -8,8 +8,8 @@ Results are bit-identical.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,40 +38,7 @@ def aligned_copy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return copy
 
 
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int32]
-
-
-class CompiledStages(Protocol):
-    """The compiled stages; arguments and results are those of the functions named.
-
-    Every method returns None for arrays or settings that it does not take.
-    """
-
-    def voxelise(
-        self, points: Floats, max_pillars: int, max_points: int, grid: Any, clear_fourth: bool = False
-    ) -> tuple[Floats, Ints, Ints] | None:
-        """Return voxels, counts and coords as `pointpillars.voxelise`; `clear_fourth`: as `centerpoint.voxelise`."""
-        ...
-
-    def decode_anchors(self, maps: Sequence[Floats], settings: Any) -> tuple[Floats, Floats, Ints, int] | None:
-        """Return boxes, scores, labels and the dropped anchors as `pointpillars.decode.detect`.
-
-        `maps` are logits, offsets and directions [kinds, values, cells].
-        """
-        ...
-
-    def decode_centres(self, maps: Sequence[Floats], settings: Any) -> tuple[Floats, Floats, Ints, Floats, int] | None:
-        """Return boxes, scores, labels, velocities and the dropped cells as `centerpoint.decode.detect`.
-
-        `maps` are the head's six maps [channels, cells].
-        """
-        ...
-
-    def decode_image_boxes(self, output: Floats, settings: Any) -> tuple[Floats, Floats, Ints, int] | None:
-        """Return boxes, scores, labels and the dropped boxes as `camera_decode.detect`."""
-        ...
-
-    def preprocess(self, image: npt.NDArray[np.uint8], target: Any) -> npt.NDArray[Any] | None:
-        """Return the network's input as `camera_image.prepare`."""
-        ...
+CompiledStages = Callable[..., Any]
+"""Takes the name of a stage of stages.h, the arrays that it reads, and what its params are made of; returns its
+results in order and, of a decoder, the number of values that are not finite, or None for arrays that it does not take.
+"""

@@ -1,4 +1,4 @@
-"""Whether this user may have real-time priorities; the executor asks for them itself (`native/realtime.cpp`)."""
+"""Whether this user may have real-time priorities; the executor asks for them itself (`native/realtime.hpp`)."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ HOSTILE: Mapping[str, tuple[str, Any, int, str]] = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_stages_are_refused(executor: Path, case: str, tmp_path: Path) -> None:
-    from socsched.executor.host_calls import host_call
+    from socsched.compiler.native.host_stages import host_call
 
     name, value, code, message = HOSTILE[case]
     model = get_model("camera.decode", SMALL)

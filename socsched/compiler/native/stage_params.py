@@ -1,19 +1,24 @@
-"""The params of the compiled host stages, as stages/stages.h declares them."""
+"""Calls of the compiled host stages: params as stages/stages.h declares them, which is read here, and results."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from ctypes import c_double, c_float, c_int32
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from socsched.models import camera_decode, camera_image
+from socsched.models.camera import CLASSES, OUTPUTS
 from socsched.models.centerpoint import decode as centres
+from socsched.models.centerpoint.network import MAPS
 from socsched.models.elementary import logit
-from socsched.models.pointpillars import boxes as boxes
+from socsched.models.pointpillars import boxes
 from socsched.models.pointpillars.decode import Settings as AnchorSettings
 from socsched.models.pointpillars.grid import Grid
 
@@ -21,137 +26,159 @@ LARGEST = 2**31 - 1
 FORMATS = {"rgb": 0, "bgr": 1, "planar": 2, "nv12": 3}
 MARGIN = 1e-3
 """Logits this much below a score's are not considered, as in the decoders."""
+Array = npt.NDArray[Any]
 
 
-class VoxeliseParams(ctypes.Structure):
-    """socsched_voxelise_params."""
+def _declared() -> dict[str, Any]:
+    """Return the params that the header declares, by the name of their kind."""
+    text = re.sub(r"/\*.*?\*/", "", Path(__file__).with_name("stages").joinpath("stages.h").read_text(), flags=re.S)
+    sizes = {name: int(size) for name, size in re.findall(r"(\w+) = (\d+)", text)}
+    kinds: Mapping[str, Any] = {"float": ctypes.c_float, "double": ctypes.c_double, "int32_t": ctypes.c_int32}
+    found = {}
+    for body, name in re.findall(r"typedef struct \{(.*?)\} socsched_(\w+)_params;", text, re.S):
+        fields = []
+        for kind, names in re.findall(r"(\w+) ([^;]+);", body):
+            for field, sides in re.findall(r"(\w+)((?:\[\w+\])*)", names):
+                whole = kinds[kind]
+                for side in reversed(re.findall(r"\w+", sides)):
+                    whole *= sizes[side] if side in sizes else int(side)
+                fields.append((field, whole))
+        found[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    return found
 
-    _fields_ = (
-        *((name, c_float * 3) for name in ("low", "size")),
-        ("cells", c_int32 * 3),
-        *((name, c_int32) for name in ("max_pillars", "max_points", "clear_fourth")),
+
+PARAMS = _declared()
+
+
+@dataclass(frozen=True, slots=True)
+class StageCall:
+    """A call of `function`: its params, and its results, each a data type and a shape.
+
+    Where their number of rows is found by the call, `rows` is the most, for any inputs; shapes have the most for these
+    inputs.  0: they have their shape.  `inner` and `last` are its further arguments after the inputs and the results;
+    of decoders the last is filled with the number of values that are not finite.
+    """
+
+    function: str
+    params: ctypes.Structure
+    results: Sequence[tuple[Any, tuple[int, ...]]]
+    rows: int
+    inner: Sequence[Any] = ()
+    last: Sequence[Any] = ()
+
+
+def _decoder(function: str, params: Any, most: int, rows: int, *columns: int) -> StageCall:
+    """Return a call for boxes, scores, labels and further outputs, of `columns` values each."""
+    boxes_of, *others = ((np.float32, (most, width)) for width in columns)
+    results = (boxes_of, (np.float32, (most,)), (np.int32, (most,)), *others)
+    return StageCall(function, params, results, rows, (), (ctypes.byref(dropped := ctypes.c_int64()), dropped))
+
+
+def _voxelise(
+    arrays: Sequence[Array], max_pillars: int, max_points: int, grid: Grid, clear_fourth: bool = False
+) -> StageCall | None:
+    """Return the call for voxels, counts and coords of points[N, 4]; None unless they are float32 and C-contiguous."""
+    (points,) = arrays
+    if points.dtype != np.float32 or not points.flags.c_contiguous or points.shape[1:] != (4,):
+        return None
+    rows = min(max_pillars, grid.cells[0] * grid.cells[1])
+    most = min(rows, len(points))
+    results = ((np.float32, (most, max_points, 4)), (np.int32, (most,)), (np.int32, (most, 2)))
+    params = voxelise(grid, max_pillars, max_points, clear_fourth)
+    return StageCall("voxelise", params, results, rows, (ctypes.c_int64(len(points)),))
+
+
+def _decode_anchors(arrays: Sequence[Array], settings: AnchorSettings) -> StageCall | None:
+    """Return the call for maps of logits, offsets and directions [kinds, values, cells]."""
+    rows, columns = boxes.map_shape(settings.grid)
+    if [array.shape for array in arrays] != [(boxes.PER_CELL, values, rows * columns) for values in (3, 7, 2)]:
+        return None
+    most = min(settings.max_boxes, 3 * settings.candidates, 3 * boxes.PER_CELL * rows * columns)
+    return _decoder("decode_anchors", decode_anchors(settings), most, settings.max_boxes, 7)
+
+
+def _decode_centres(arrays: Sequence[Array], settings: centres.Settings) -> StageCall | None:
+    """Return the call for the head's six maps [channels, cells]."""
+    cells = settings.grid.cells[0] * settings.grid.cells[1]
+    if [array.shape for array in arrays] != [(channels, cells) for _, channels in MAPS]:
+        return None
+    most = min(settings.max_boxes, settings.candidates, cells)
+    return _decoder("decode_centres", decode_centres(settings), most, settings.max_boxes, 7, 2)
+
+
+def _decode_image_boxes(arrays: Sequence[Array], settings: camera_decode.Settings) -> StageCall | None:
+    """Return the call for a map [40, rows, columns] in float32."""
+    (output,) = arrays
+    rows, columns = output.shape[-2:]
+    if output.dtype != np.float32 or output.size != OUTPUTS * rows * columns:
+        return None
+    most = min(settings.max_boxes, settings.candidates, OUTPUTS // (5 + CLASSES) * rows * columns)
+    params = decode_image_boxes(settings, rows, columns)
+    return _decoder("decode_image_boxes", params, most, settings.max_boxes, 4)
+
+
+def _preprocess(arrays: Sequence[Array], target: camera_image.Target) -> StageCall | None:
+    """Return the call for the network's input; None for an image of another format, or not C-contiguous."""
+    (image,) = arrays
+    form = image_form(image, target) if image.flags.c_contiguous else None
+    if form is None:
+        return None
+    shape = (1, 3, target.height, target.width) if target.layout == "NCHW" else (1, target.height, target.width, 3)
+    rows = (ctypes.c_int32(0), ctypes.c_int32(target.height))
+    return StageCall(
+        "preprocess", preprocess(target, *form), ((camera_image.PRECISIONS[target.precision], shape),), 0, (), rows
     )
 
 
-class AnchorsParams(ctypes.Structure):
-    """socsched_anchors_params."""
-
-    _fields_ = (
-        *((name, c_double) for name in ("score", "iou", "turn", "least_logit")),
-        *((name, c_double * 2) for name in ("origin", "step")),
-        ("last", c_float * 2),
-        ("anchors", c_float * 7 * boxes.PER_CELL),
-        *((name, c_int32) for name in ("rows", "columns", "candidates", "max_boxes")),
-    )
-
-
-class CentresParams(ctypes.Structure):
-    """socsched_centres_params."""
-
-    _fields_ = (
-        *((name, c_double) for name in ("score", "circle", "iou", "search", "least_logit")),
-        *((name, c_double * 2) for name in ("origin", "step")),
-        ("least_heading", c_float * 16),
-        *((name, c_int32) for name in ("classes", "rows", "columns", "candidates", "max_boxes")),
-    )
-
-
-class ImageBoxesParams(ctypes.Structure):
-    """socsched_image_boxes_params."""
-
-    _fields_ = (
-        *((name, c_double) for name in ("score", "iou", "least_logit")),
-        ("sizes", c_double * 2 * len(camera_decode.SIZES)),
-        *((name, c_double * 2) for name in ("scale", "shift", "limit")),
-        *((name, c_int32) for name in ("rows", "columns", "candidates", "max_boxes")),
-    )
-
-
-class PreprocessParams(ctypes.Structure):
-    """socsched_preprocess_params."""
-
-    _fields_ = (
-        *((name, c_int32) for name in ("format", "height", "width", "output_height", "output_width")),
-        *((name, c_int32) for name in ("top", "left", "fit_height", "fit_width", "half", "channels_last")),
-        *((name, c_float * 3) for name in ("gain", "bias", "padding")),
-        *((name, c_float) for name in ("luma", "red_v", "green_u", "green_v", "blue_u")),
-    )
+CALLS: Mapping[str, Callable[..., StageCall | None]] = {
+    "voxelise": _voxelise,
+    "decode_anchors": _decode_anchors,
+    "decode_centres": _decode_centres,
+    "decode_image_boxes": _decode_image_boxes,
+    "preprocess": _preprocess,
+}
+"""Takes the arrays that a stage reads and what its params are made of; None where it does not take these arrays."""
 
 
 @lru_cache(maxsize=32)
-def voxelise(grid: Grid, max_pillars: int, max_points: int, clear_fourth: bool) -> VoxeliseParams:
+def voxelise(grid: Grid, max_pillars: int, max_points: int, clear_fourth: bool) -> Any:
     """Return the params of voxelising on `grid`."""
-    return VoxeliseParams(
-        _floats(grid.low),
-        _floats(grid.pillar),
-        (c_int32 * 3)(*grid.cells),
-        min(max_pillars, LARGEST),
-        max_points,
-        clear_fourth,
-    )
+    most = min(max_pillars, LARGEST)
+    return PARAMS["voxelise"](_floats(grid.low), _floats(grid.pillar), grid.cells, most, max_points, clear_fourth)
 
 
 @lru_cache(maxsize=32)
-def decode_anchors(settings: AnchorSettings) -> AnchorsParams:
+def decode_anchors(settings: AnchorSettings) -> Any:
     """Return the params of decoding an anchor head's maps."""
     grid = settings.grid
-    rows, columns = boxes.map_shape(grid)
     xs, ys, kinds = boxes.anchor_tables(grid, settings.edges)
-    spacing = [boxes.spacing(grid, axis, settings.edges) for axis in range(2)]
-    return AnchorsParams(
-        settings.score,
-        settings.iou,
-        settings.turn,
-        logit(settings.score) - MARGIN,
-        (c_double * 2)(*(origin for origin, _ in spacing)),
-        (c_double * 2)(*(step for _, step in spacing)),
-        (c_float * 2)(xs[-1], ys[-1]),
-        tuple(_floats(kind) for kind in kinds),
-        rows,
-        columns,
-        min(settings.candidates, LARGEST),
-        min(settings.max_boxes, LARGEST),
+    origins, steps = zip(*(boxes.spacing(grid, axis, settings.edges) for axis in range(2)), strict=True)
+    return PARAMS["anchors"](
+        *(settings.score, settings.iou, settings.turn, logit(settings.score) - MARGIN),
+        *(origins, steps, (xs[-1], ys[-1]), tuple(map(_floats, kinds))),
+        *(*boxes.map_shape(grid), min(settings.candidates, LARGEST), min(settings.max_boxes, LARGEST)),
     )
 
 
 @lru_cache(maxsize=32)
-def decode_centres(settings: centres.Settings) -> CentresParams:
+def decode_centres(settings: centres.Settings) -> Any:
     """Return the params of decoding a centre head's maps."""
-    grid = settings.grid
-    headings = [*centres.HEADING_NORM.tolist(), *[0.0] * (16 - len(centres.HEADING_NORM))]
-    return CentresParams(
-        settings.score,
-        settings.circle,
-        settings.iou,
-        centres.SEARCH_M,
-        logit(settings.score) - MARGIN,
-        (c_double * 2)(*grid.low[:2]),
-        (c_double * 2)(*grid.pillar[:2]),
-        (c_float * 16)(*headings),
-        len(centres.HEADING_NORM),
-        grid.cells[1],
-        grid.cells[0],
-        min(settings.candidates, LARGEST),
-        min(settings.max_boxes, LARGEST),
+    grid, norms = settings.grid, _floats(centres.HEADING_NORM)
+    return PARAMS["centres"](
+        *(settings.score, settings.circle, settings.iou, centres.SEARCH_M, logit(settings.score) - MARGIN),
+        *(tuple(grid.low[:2]), tuple(grid.pillar[:2]), norms, len(norms), grid.cells[1], grid.cells[0]),
+        *(min(settings.candidates, LARGEST), min(settings.max_boxes, LARGEST)),
     )
 
 
 @lru_cache(maxsize=32)
-def decode_image_boxes(settings: camera_decode.Settings, rows: int, columns: int) -> ImageBoxesParams:
+def decode_image_boxes(settings: camera_decode.Settings, rows: int, columns: int) -> Any:
     """Return the params of decoding the camera detector's map of `rows` x `columns` cells."""
     scale, shift = camera_decode.mapping(rows, columns, settings)
-    return ImageBoxesParams(
-        settings.score,
-        settings.iou,
-        logit(settings.score) - MARGIN,
-        tuple((c_double * 2)(*size) for size in camera_decode.SIZES),
-        (c_double * 2)(*scale),
-        (c_double * 2)(*shift),
-        (c_double * 2)(settings.width, settings.height),
-        rows,
-        columns,
-        min(settings.candidates, LARGEST),
-        min(settings.max_boxes, LARGEST),
+    return PARAMS["image_boxes"](
+        *(settings.score, settings.iou, logit(settings.score) - MARGIN, tuple(map(_floats, camera_decode.SIZES))),
+        *(scale, shift, (settings.width, settings.height), rows, columns),
+        *(min(settings.candidates, LARGEST), min(settings.max_boxes, LARGEST)),
     )
 
 
@@ -166,28 +193,16 @@ def image_form(image: Any, target: camera_image.Target) -> tuple[str, int, int] 
 
 
 @lru_cache(maxsize=32)
-def preprocess(target: camera_image.Target, form: str, height: int, width: int) -> PreprocessParams:
+def preprocess(target: camera_image.Target, form: str, height: int, width: int) -> Any:
     """Return the params of preparing an image of `height` x `width` in memory format `form`, one of FORMATS."""
-    top, left, fit_height, fit_width = target.rectangle(height, width)
     image = camera_image
-    colours = [float(gain) for gain in (image.LUMA, image.RED_V, image.GREEN_U, image.GREEN_V, image.BLUE_U)]
-    gains = [_floats(values) for values in (image.GAIN, image.BIAS, image.PADDING)]
-    return PreprocessParams(
-        FORMATS[form],
-        height,
-        width,
-        target.height,
-        target.width,
-        top,
-        left,
-        fit_height,
-        fit_width,
-        target.precision == "fp16",
-        target.layout == "NHWC",
-        *gains,
-        *colours,
+    return PARAMS["preprocess"](
+        *(FORMATS[form], height, width, target.height, target.width, *target.rectangle(height, width)),
+        *(target.precision == "fp16", target.layout == "NHWC"),
+        *(_floats(values) for values in (image.GAIN, image.BIAS, image.PADDING)),
+        *_floats((image.LUMA, image.RED_V, image.GREEN_U, image.GREEN_V, image.BLUE_U)),
     )
 
 
-def _floats(values: Sequence[float] | np.ndarray[Any, Any]) -> Any:
-    return (c_float * len(values))(*(float(value) for value in values))
+def _floats(values: Any) -> tuple[float, ...]:
+    return tuple(map(float, values))

@@ -1,6 +1,6 @@
 // Stages that the process which started this one runs (socsched/executor/callbacks.py), and what it wants to see of others.
 #include "channel.hpp"
-#include "data_stage.hpp"
+#include "stage.hpp"
 #include "failure.hpp"
 
 namespace socsched {

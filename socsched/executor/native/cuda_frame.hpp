@@ -5,9 +5,8 @@
 #include <atomic>
 #include <vector>
 
-#include "clock.hpp"
-#include "cuda_driver.hpp"
 #include "realtime.hpp"
+#include "cuda_driver.hpp"
 #include "tensor.hpp"
 
 namespace socsched::cuda {

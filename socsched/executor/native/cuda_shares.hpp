@@ -21,7 +21,9 @@ struct Resource {  // CUdevResource of ABI version 1
   unsigned sms, least, alignment;
   unsigned char rest[36];
 };
+
 struct Description;
+
 struct GreenContext;
 
 // The driver's functions for green contexts; where it is too old, they are not there.
@@ -42,9 +44,6 @@ struct Share {
   size_t first = 0, count = 0, of = 0;
   bool whole() const { return of == 0 || count == of; }
 };
-
-// A stream of a priority on a share.  Where that is impossible: nullptr, and why.  Streams on equal shares share a context.
-Stream* stream_on(const Device& device, const Share& share, int priority, std::string& why);
 
 namespace {
 
@@ -126,7 +125,8 @@ class Partition {
 
 }  // namespace
 
-Stream* stream_on(const Device& device, const Share& share, int priority, std::string& why) {
+// A stream of a priority on a share.  Where that is impossible: nullptr, and why.  Streams on equal shares share a context.
+inline Stream* stream_on(const Device& device, const Share& share, int priority, std::string& why) {
   static std::mutex guard;
   static std::map<int, Partition> partitions;  // by the number of a GPU
   const std::lock_guard<std::mutex> lock(guard);

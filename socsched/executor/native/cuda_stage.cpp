@@ -6,9 +6,9 @@
 #include "cuda_program.hpp"
 #include "cuda_shares.hpp"
 #include "cuda_slots.hpp"
-#include "data_stage.hpp"
+#include "stage.hpp"
 #include "failure.hpp"
-#include "gate.hpp"
+#include "realtime.hpp"
 #include "graph_sizes.hpp"
 
 namespace socsched {

@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 
 #include "adapters.hpp"
-#include "data_stage.hpp"
+#include "stage.hpp"
 #include "failure.hpp"
 
 namespace socsched {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "clock.hpp"
+#include "realtime.hpp"
 
 namespace socsched {
 

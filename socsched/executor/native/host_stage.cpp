@@ -2,7 +2,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "data_stage.hpp"
+#include "stage.hpp"
 #include "failure.hpp"
 #include "stages.h"
 

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "clock.hpp"
+#include "realtime.hpp"
 #include "job.hpp"
 
 namespace socsched {

@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "cpu_program.hpp"
-#include "data_stage.hpp"
+#include "stage.hpp"
 #include "failure.hpp"
 #include "parallel.hpp"
 

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "adapters.hpp"
-#include "data_stage.hpp"
+#include "stage.hpp"
 #include "failure.hpp"
 #include "launch_list.hpp"
 

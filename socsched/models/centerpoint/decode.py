@@ -93,7 +93,7 @@ def detect(
         np.asarray(array, np.float32).reshape(channels, -1)
         for array, (_, channels) in zip((heatmap, reg, height, dim, rot, vel), MAPS, strict=True)
     )
-    if compiled is not None and (found := compiled.decode_centres([logits, *values], settings)) is not None:
+    if compiled is not None and (found := compiled("decode_centres", [logits, *values], settings)) is not None:
         return Detections(*found)
     cells, label, scores, broken = _candidates(logits, values[3], settings)
     boxes = _boxes(cells, [value[:, cells] for value in values[:4]], settings.grid)

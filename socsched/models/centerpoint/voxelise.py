@@ -34,8 +34,8 @@ def voxelise(
     The fourth value of each point, an intensity in scan files, is not used.
     """
     if compiled is not None:
-        pillars_in_c = compiled.voxelise(points, max_pillars, max_points, grid, clear_fourth=True)
-        if pillars_in_c is not None:
+        pillars_in_c: tuple[Floats, Ints, Ints] | None
+        if (pillars_in_c := compiled("voxelise", [points], max_pillars, max_points, grid, True)) is not None:
             return pillars_in_c
     aged = np.array(points, np.float32)
     aged[:, 3] = 0

@@ -98,7 +98,7 @@ def detect(
     rows, columns = map_shape(settings.grid)
     shape = (PER_CELL, -1, rows * columns)
     logits, offsets, bins = (np.asarray(maps, np.float32).reshape(shape) for maps in (cls, reg, direction))
-    if compiled is not None and (found := compiled.decode_anchors([logits, offsets, bins], settings)) is not None:
+    if compiled and (found := compiled("decode_anchors", [logits, offsets, bins], settings)) is not None:
         return Detections(*found)
     kinds, cells, broken = _candidates(logits, settings)
     boxes = decode_boxes(anchors_at(cells * PER_CELL + kinds, settings.grid, settings.edges), offsets[kinds, :, cells])

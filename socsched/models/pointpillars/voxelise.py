@@ -37,8 +37,8 @@ def voxelise(
     zero.  Points beyond `max_points` of a pillar and pillars beyond `max_pillars` are dropped; P may be 0.  Cells are
     found in float32, as deployed networks do it: in float64 a few points per scan fall into a neighbouring cell.
     """
-    if compiled is not None and (found := compiled.voxelise(points, max_pillars, max_points, grid)) is not None:
-        return found
+    if compiled is not None and (found := compiled("voxelise", [points], max_pillars, max_points, grid)) is not None:
+        return found  # type: ignore[no-any-return]
     inside, cell = _cells(points, grid)
     pillar, first = _number(cell, grid)
     count = min(len(first), max_pillars)

@@ -128,7 +128,7 @@ def test_halves_are_rounded_as_numpy_rounds_them() -> None:
     """Subnormal, ordinary and infinite halves, with ties."""
     rng, target = np.random.default_rng(0), Target(32, 64, precision="fp16")
     for _ in range(60):
-        params = stage_params.PreprocessParams.from_buffer_copy(stage_params.preprocess(target, "rgb", 32, 64))
+        params = stage_params.PARAMS["preprocess"].from_buffer_copy(stage_params.preprocess(target, "rgb", 32, 64))
         gain, bias = np.float32(10 ** rng.uniform(-12, 6)), np.float32(rng.choice([0, 1, -1e-6, 1e-7, 6e4]))
         params.gain[:], params.bias[:] = [gain] * 3, [bias] * 3
         image, found = rng.integers(0, 256, (32, 64, 3), np.uint8), np.empty((1, 3, 32, 64), np.float16)
@@ -161,7 +161,7 @@ def test_unusable_arguments_are_refused() -> None:
     assert call("voxelise", good, None, count, *outputs) == -2
     assert call("voxelise", good, points, ctypes.c_int64(-1), *outputs) == -2
     for field, value in (("max_pillars", 0), ("max_points", -4), ("cells", (16, 0, 1)), ("cells", (2**30, 2**30, 1))):
-        bad = stage_params.VoxeliseParams.from_buffer_copy(good)
+        bad = stage_params.PARAMS["voxelise"].from_buffer_copy(good)
         setattr(bad, field, (ctypes.c_int32 * 3)(*value) if isinstance(value, tuple) else value)
         assert call("voxelise", bad, points, count, *outputs) == -1
 
@@ -169,10 +169,10 @@ def test_unusable_arguments_are_refused() -> None:
 @pytest.mark.parametrize("name", ["decode_anchors", "decode_centres", "decode_image_boxes", "preprocess"])
 def test_params_without_sizes_and_null_pointers_are_refused(name: str) -> None:
     made = {
-        "decode_anchors": (stage_params.AnchorsParams, 7),
-        "decode_centres": (stage_params.CentresParams, 11),
-        "decode_image_boxes": (stage_params.ImageBoxesParams, 5),
-        "preprocess": (stage_params.PreprocessParams, 4),
+        "decode_anchors": (stage_params.PARAMS["anchors"], 7),
+        "decode_centres": (stage_params.PARAMS["centres"], 11),
+        "decode_image_boxes": (stage_params.PARAMS["image_boxes"], 5),
+        "preprocess": (stage_params.PARAMS["preprocess"], 4),
     }
     kind, count = made[name]
     assert call(name, kind(), *[None] * count) == -1

@@ -1,9 +1,9 @@
 """Elementary functions made of IEEE 754's exactly rounded operations alone: the same bits on every machine.
 
 numpy's own depend on the processor's vector units and the C library's on its version, by a unit in the last place.  C
-code of the same operations (compiler/native/stages/elementary.h) gives the same results, so that a threshold or a tie
-falls the same way everywhere.  Errors are below two units in the last place of float64 for arguments a detector meets.
-All decoders take their scores from here.
+code of the same operations (elementary.h of compiler/targets/gpu_functions) gives the same results, so that a
+threshold or a tie falls the same way everywhere.  Errors are below two units in the last place of float64 for arguments
+a detector meets.  All decoders take their scores from here.
 """
 
 from __future__ import annotations

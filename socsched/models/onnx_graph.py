@@ -19,7 +19,7 @@ from socsched.errors import InputError, OpenShape, UnknownOperator
 from socsched.graph.operators import TensorType
 from socsched.models.onnx_file import MOST_NODES, OnnxFile, first_line, written_out
 from socsched.models.onnx_integers import on_floats
-from socsched.models.onnx_types import VARYING, bounds
+from socsched.models.onnx_types import VARYING, bounds, operations
 from socsched.models.onnx_unroll import Unrolled
 
 Array = np.ndarray[Any, Any]
@@ -145,7 +145,7 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, values
         if tensor.elem_type:
             graph.dtypes[item.name] = _DTYPES.get(tensor.elem_type, "")
         if tensor.HasField("shape"):
-            graph.shapes[item.name] = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
+            graph.shapes[item.name] = _shape(tensor)
     fold = _Folding(graph, file, model.opset_import)
     queue = list(reversed(held.node))
     for index in range(MOST_NODES):
@@ -160,6 +160,11 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, values
                 f"{proto.name or proto.op_type}: no form of {proto.op_type} that is understood{known}"
             ) from None
     raise graph.error(f"more than {MOST_NODES} nodes, those of its branches included")
+
+
+def _shape(kind: Any) -> tuple[int, ...]:
+    """Return the shape of a tensor's type, -1 where a size is open."""
+    return tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
 
 
 def _domain(name: str) -> str:
@@ -294,7 +299,7 @@ class _Folding:
             graph.constants[node.outputs[0]] = np.array(shape, np.int64)[attrs.get("start", 0) : attrs.get("end")]
         elif node.op == "Identity" and constant and not node.domain and node.inputs:  # a weight that layers share
             graph.constants[node.outputs[0]] = graph.constants[node.inputs[0]]
-        elif node.inputs and constant and not node.domain and node.op in SIZES and not _interpolates(node):
+        elif node.inputs and constant and not node.domain and node.op in FOLDED and not _interpolates(node):
             graph.constants.update(self.folded(node, proto))
         elif node.op == "QuantizeLinear" and constant and not node.domain and len(node.inputs) > 1:
             graph.constants[node.outputs[0]] = rounded(graph, node)
@@ -333,8 +338,11 @@ class _Folding:
             tuple(graph.constants[name].shape) if name in graph.constants else graph.shapes.get(name, (-1,))
             for name in node.inputs
         ]
-        if not node.domain:
-            self.infer_standard(node, proto)
+        for name, kind in ({} if node.domain else self.inferred(node, proto)).items():
+            if kind.elem_type:
+                graph.dtypes[name] = _DTYPES.get(kind.elem_type, "")
+            if kind.HasField("shape"):
+                graph.shapes[name] = _shape(kind)
         for name, (shape, dtype) in bounds(node, shapes, graph.constants).items():
             if not graph.fixed(name) and not graph.is_empty(name):
                 if node.op in VARYING and not node.domain:
@@ -352,7 +360,8 @@ class _Folding:
         array = self.graph.constants.get(name)
         return DTYPES_OF.get(array.dtype, "fp32") if array is not None else self.graph.dtypes.get(name, "fp32")
 
-    def infer_standard(self, node: Node, proto: Any) -> None:
+    def inferred(self, node: Node, proto: Any) -> Mapping[str, Any]:
+        """Return the types of a node's results by ONNX's own inference, none where it does not know them."""
         from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
         graph = self.graph
@@ -368,20 +377,15 @@ class _Folding:
                 code = _CODES.get(graph.dtypes.get(name, "fp32"), TensorProto.FLOAT)
                 types[name] = helper.make_tensor_type_proto(code, graph.shapes[name])
             else:
-                return
+                return {}
         try:
-            schema = defs.get_schema(node.op, self.graph.opsets.get("", 1), "")
-            types_of = shape_inference.infer_node_outputs(
-                schema, proto, types, data, opset_imports=list(self.opsets), ir_version=self.file.model.ir_version
+            schema, version = defs.get_schema(node.op, graph.opsets.get("", 1), ""), self.file.model.ir_version
+            found = shape_inference.infer_node_outputs(
+                schema, proto, types, data, opset_imports=list(self.opsets), ir_version=version
             )
         except Exception:  # the shape stays unknown, which is reported where it is needed
-            return
-        for name, result in types_of.items():
-            tensor = result.tensor_type
-            if tensor.elem_type:
-                graph.dtypes[name] = _DTYPES.get(tensor.elem_type, "")
-            if tensor.HasField("shape"):
-                graph.shapes[name] = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
+            return {}
+        return {name: result.tensor_type for name, result in found.items()}
 
     def constant(self, node: Node) -> Array:
         for key, value in node.attrs.items():
@@ -402,7 +406,11 @@ class _Folding:
         sources = [name for name in dict.fromkeys(node.inputs) if name]
         arrays = [graph.constants[name] for name in node.inputs if name]
         try:
-            size = SIZES[node.op](arrays, node.attrs)
+            results = [_shape(kind) for kind in self.inferred(node, proto).values() if kind.HasField("shape")]
+            if not results or min((side for shape in results for side in shape), default=0) < 0:
+                raise ValueError("the size of its result is not known")
+            work = operations(node, [array.shape for array in arrays], results) // (2 if node.op == "Einsum" else 512)
+            size = max(sum(map(math.prod, results)), work)
             self.count += 1
             self.elements += size
             largest = max(MOST_FOLDED_ELEMENTS, 2 * max(array.size for array in arrays))
@@ -446,51 +454,6 @@ MOST_FOLDED = 12_000
 """Nodes folded per file."""
 MOST_TOTAL = 2**26
 """Elements that all folded nodes may produce, in addition to the file's own tensors."""
-
-Size = Callable[[Sequence[Array], Any], int]
-
-
-def _whole(array: Array) -> tuple[int, ...]:
-    return tuple(int(side) for side in array.reshape(-1))
-
-
-def _counted(inputs: Sequence[Array], _: Any) -> int:
-    start, limit, delta = (float(array.reshape(-1)[0]) for array in inputs)
-    return max(math.ceil((limit - start) / delta), 0)
-
-
-def _gathered(inputs: Sequence[Array], attrs: Any) -> int:
-    data, indices = inputs[0], inputs[1]
-    axis = int(attrs.get("axis", 0)) % max(data.ndim, 1)
-    kept = [int(side) for place, side in enumerate(data.shape) if place != axis]
-    return int(indices.size) * math.prod(kept)
-
-
-def _contracted(inputs: Sequence[Array], attrs: Any) -> int:
-    """Return the products of an Einsum over single-letter indices."""
-    terms = str(attrs["equation"]).replace(" ", "").partition("->")[0].split(",")
-    sides: dict[str, int] = {}
-    for term, array in zip(terms, inputs, strict=True):
-        if len(term) != array.ndim or not term.isalpha():
-            raise ValueError(f"the indices {term} do not fit {list(array.shape)}")
-        sides |= zip(term, array.shape, strict=True)
-    return math.prod(sides.values())
-
-
-def _multiplied(inputs: Sequence[Array], _: Any) -> int:
-    """Return the elements of a MatMul, or its products as numpy's take as long as so many elements."""
-    left, right = inputs
-    if min(left.ndim, right.ndim) < 2:
-        raise ValueError("products of vectors are not known")
-    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    elements: int = math.prod((*batch, left.shape[-2], right.shape[-1]))
-    return max(elements, elements * int(left.shape[-1]) // 256)
-
-
-def _general_product(inputs: Sequence[Array], attrs: Any) -> int:
-    """Return the same of a Gemm."""
-    turned = zip(inputs[:2], (attrs.get("transA", 0), attrs.get("transB", 0)), strict=True)
-    return _multiplied([array.T if turn else array for array, turn in turned], attrs)
 
 
 def _scattered(inputs: Sequence[Array], attrs: Any) -> list[Array]:
@@ -564,31 +527,12 @@ DIRECT: dict[str, Callable[[Sequence[Array], Any], list[Array]]] = {
     "Resize": _nearest,
 }
 """Operators that are folded without the reference implementation."""
-SIZES: dict[str, Size] = {
-    **dict.fromkeys(
-        ("Add", "Sub", "Mul", "Div", "Mod", "Pow", "Min", "Max", "Where", "Equal", "Less", "LessOrEqual", "Greater",
-         "GreaterOrEqual", "And", "Or"),
-        lambda inputs, _: math.prod(np.broadcast_shapes(*(array.shape for array in inputs))),
-    ),
-    **dict.fromkeys(
-        ("Abs", "Cast", "Ceil", "Clip", "Concat", "Cos", "CumSum", "Exp", "Flatten", "Floor", "Identity",
-         "LayerNormalization", "Log", "Neg", "Not", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin",
-         "ReduceProd", "ReduceSum", "Relu", "Reshape", "Round", "ScatterND", "Shape", "Sigmoid", "Sin", "Size",
-         "Slice", "Softmax", "Split", "Sqrt", "Squeeze",
-         "Tanh", "Transpose", "Trilu", "Unsqueeze"), lambda inputs, _: sum(array.size for array in inputs),
-    ),
-    "ConstantOfShape": lambda inputs, _: math.prod(_whole(inputs[0])),
-    "Einsum": _contracted,
-    "Gemm": _general_product,
-    "Expand": lambda inputs, _: math.prod(np.broadcast_shapes(inputs[0].shape, _whole(inputs[1]))),
-    "Gather": _gathered,
-    "GatherElements": lambda inputs, _: sum(array.size for array in inputs),
-    "GatherND": lambda inputs, attrs: math.prod(
-        (*inputs[1].shape[:-1], *inputs[0].shape[int(attrs.get("batch_dims", 0)) + inputs[1].shape[-1] :])
-    ),
-    "MatMul": _multiplied,
-    "Range": _counted,
-    "Resize": lambda inputs, _: math.prod(_enlarged_sides(inputs)),
-    "Tile": lambda inputs, _: inputs[0].size * math.prod(_whole(inputs[1])),
-}  # fmt: skip
-"""Operator -> number of elements it produces from constant inputs; ValueError and the like where it cannot."""
+FOLDED = frozenset(
+    ("Abs", "Add", "And", "Cast", "Ceil", "Clip", "Concat", "ConstantOfShape", "Cos", "CumSum", "Div", "Einsum",
+     "Equal", "Exp", "Expand", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Gemm", "Greater",
+     "GreaterOrEqual", "Identity", "LayerNormalization", "Less", "LessOrEqual", "Log", "MatMul", "Max", "Min", "Mod", "Mul", "Neg", "Not",
+     "Or", "Pow", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Relu",
+     "Reshape", "Resize", "Round", "ScatterND", "Shape", "Sigmoid", "Sin", "Size", "Slice", "Softmax", "Split", "Sqrt",
+     "Squeeze", "Sub", "Tanh", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where")
+)  # fmt: skip
+"""Operators that are computed where their inputs are constant."""

@@ -1,4 +1,4 @@
-"""Types of results that ONNX's shape inference leaves open: sizes that depend on values, operators of other domains.
+"""Types of results that ONNX's shape inference leaves open (sizes that depend on values, other domains), and work.
 
 A size that depends on computed values (how many boxes are left, how many elements are not zero) is taken to be the
 largest that it can be: plans hold for that, runs stay below it.
@@ -131,3 +131,95 @@ _RULES: dict[tuple[str, str], Rule] = {
                       "MMCVMultiScaleDeformableAttention")), _deformable_attention,
     ),
 }  # fmt: skip
+
+
+# Work of operators.
+
+
+def operations(node: Node, shapes: Sequence[Shape], results: Sequence[Shape]) -> int:
+    """Return the arithmetic operations of a node: multiply-adds where it has any, else one for each of its values."""
+    rule = _WORK.get(node.op)
+    try:
+        if rule is not None:
+            return int(rule(node.attrs, shapes, results[0]))
+    except (IndexError, KeyError, ValueError, TypeError):  # inputs of other ranks than the operator has
+        pass
+    return max(sum(map(prod, shapes)), sum(map(prod, results)))
+
+
+Work = Callable[[Mapping[str, Any], Sequence[Shape], Shape], float]
+
+
+def _window_work(place: int) -> Work:
+    """Return the work of a convolution whose weight [out, in, ...] is the input at a place."""
+    return lambda attrs, shapes, out: 2 * prod(out) * prod(shapes[place][1:])
+
+
+def _product(left: int, right: int) -> Work:
+    def work(attrs: Mapping[str, Any], shapes: Sequence[Shape], out: Shape) -> float:
+        turned = attrs.get("transA", 0)
+        return 2 * prod(out) * shapes[left][-2 if turned and len(shapes[left]) > 1 else -1]
+
+    return work
+
+
+def _recurrent(gates: int) -> Work:
+    """Return the work of a recurrent layer: every step multiplies the input and the state with every gate's weights."""
+
+    def work(attrs: Mapping[str, Any], shapes: Sequence[Shape], out: Shape) -> float:
+        (one, other, width), (directions, rows, _) = shapes[0], shapes[1]
+        return 2 * one * other * directions * rows * (width + rows // gates)
+
+    return work
+
+
+def _einsum(attrs: Mapping[str, Any], shapes: Sequence[Shape], out: Shape) -> float:
+    terms = str(attrs["equation"]).replace(" ", "").partition("->")[0].split(",")
+    sides: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        sides |= zip(term, shape, strict=True)
+    return len(terms) * prod(sides.values())
+
+
+def _suppression(attrs: Mapping[str, Any], shapes: Sequence[Shape], out: Shape) -> float:
+    """Sorting, and a comparison of areas for every box with every one that is kept before it."""
+    boxes, classes = shapes[0][1], shapes[1][1]
+    kept = max(out[0] // classes, 1)
+    return shapes[0][0] * classes * boxes * (boxes.bit_length() + 10 * kept)
+
+
+def _each(operations: int) -> Work:
+    return lambda attrs, shapes, out: operations * prod(out)
+
+
+_WORK: dict[str, Work] = {
+    **dict.fromkeys(("Conv", "ConvInteger", "DeformConv"), _window_work(1)),
+    "QLinearConv": _window_work(3),
+    "ConvTranspose": lambda attrs, shapes, out: 2 * prod(shapes[0]) * prod(shapes[1][1:]),
+    "MMCVModulatedDeformConv2d": _window_work(3),
+    **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger"), _product(0, 1)),
+    "QLinearMatMul": _product(0, 3),
+    "LSTM": _recurrent(4),
+    "GRU": _recurrent(3),
+    "RNN": _recurrent(1),
+    "Einsum": _einsum,
+    # queries, keys and values of the same width: two products with every key
+    **dict.fromkeys(
+        ("Attention", "MultiHeadAttention"), lambda attrs, shapes, out: 4 * prod(shapes[0]) * shapes[1][-2]
+    ),
+    "NonMaxSuppression": _suppression,
+    **dict.fromkeys(
+        ("MaxPool", "AveragePool", "LpPool"), lambda attrs, shapes, out: prod(out) * prod(attrs["kernel_shape"])
+    ),
+    # four products for each point of two dimensions, eight for each of three, and their weights
+    "GridSample": lambda attrs, shapes, out: prod(out) << (len(out) - 1),
+    "RoiAlign": _each(32),
+    "TopK": lambda attrs, shapes, out: prod(shapes[0]) * max(out[-1].bit_length(), 1),
+    "DFT": lambda attrs, shapes, out: 5 * prod(out) * max(prod(out).bit_length(), 1),
+    **dict.fromkeys(
+        ("LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization"), _each(6),
+    ),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), _each(4)),
+    "BatchNormalization": _each(2),
+}  # fmt: skip
+"""Operator -> its operations, from attributes, shapes of inputs, and the shape of the first result."""

@@ -6,14 +6,12 @@ plans know its cost; `reason` says why no kernel of socsched does.  One layer st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from socsched.graph.operators import TensorType
 from socsched.models.onnx_graph import DTYPES_OF, Array, Node
+from socsched.models.onnx_types import operations
 
 if TYPE_CHECKING:
     from socsched.models.onnx_operators import Translation
@@ -46,7 +44,8 @@ def take_whole(t: Translation, node: Node, reason: str) -> None:
         else:
             operands.append(len(inputs))
             inputs.append(t.source(name))
-    known = [_type(t, name) for name in node.inputs if name]
+    constants = t.graph.constants
+    known = [constants[name].shape if name in constants else t.graph.tensor(name).shape for name in node.inputs if name]
     attributes = {name: _plain(node, name, value) for name, value in node.attrs.items()}
     attrs: dict[str, Any] = {
         "operator": "ScatterElements" if node.op == "Scatter" and not node.domain else node.op,  # its newer name
@@ -63,7 +62,7 @@ def take_whole(t: Translation, node: Node, reason: str) -> None:
     }
     first = ""
     for place, kind in results.items():
-        work = 0 if first else operations(node, known, list(results.values()))
+        work = 0 if first else operations(node, known, [kind.shape for kind in results.values()])
         varies = node.outputs[place] in t.graph.varying and t.graph.varying.isdisjoint(node.inputs)
         more = {
             "varies": varies,
@@ -123,103 +122,8 @@ def exact(array: Array) -> bool:
         return np.array_equal(array, array.astype(np.float32).astype(array.dtype))
 
 
-def _type(t: Translation, name: str) -> TensorType:
-    array = t.graph.constants.get(name)
-    return t.graph.tensor(name) if array is None else TensorType(tuple(array.shape), "")
-
-
 def _plain(node: Node, name: str, value: Any) -> Any:
     """Return an attribute as plain data; tensors as their encoding."""
     if node.op in ("Cast", "DequantizeLinear") and name in ("to", "output_dtype") and value in _FLOATS:
         return 1
     return value.SerializeToString() if hasattr(value, "SerializeToString") else value
-
-
-def operations(node: Node, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
-    """Return the arithmetic operations of a node: multiply-adds where it has any, else one for each of its values."""
-    shapes = [tensor.shape for tensor in inputs]
-    rule = _WORK.get(node.op)
-    try:
-        if rule is not None:
-            return int(rule(node.attrs, shapes, outputs[0].shape))
-    except (IndexError, KeyError, ValueError, TypeError):  # inputs of other ranks than the operator has
-        pass
-    return max(sum(map(prod, shapes)), sum(prod(tensor.shape) for tensor in outputs))
-
-
-Work = Callable[[Mapping[str, Any], Sequence[tuple[int, ...]], tuple[int, ...]], float]
-
-
-def _slid(place: int) -> Work:
-    """Return the work of a convolution whose weight [out, in, ...] is the input at a place."""
-    return lambda attrs, shapes, out: 2 * prod(out) * prod(shapes[place][1:])
-
-
-def _product(left: int, right: int) -> Work:
-    def work(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
-        turned = attrs.get("transA", 0)
-        return 2 * prod(out) * shapes[left][-2 if turned and len(shapes[left]) > 1 else -1]
-
-    return work
-
-
-def _recurrent(gates: int) -> Work:
-    """Return the work of a recurrent layer: every step multiplies the input and the state with every gate's weights."""
-
-    def work(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
-        (one, other, width), (directions, rows, _) = shapes[0], shapes[1]
-        return 2 * one * other * directions * rows * (width + rows // gates)
-
-    return work
-
-
-def _einsum(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
-    terms = str(attrs["equation"]).replace(" ", "").partition("->")[0].split(",")
-    sides: dict[str, int] = {}
-    for term, shape in zip(terms, shapes, strict=True):
-        sides |= zip(term, shape, strict=True)
-    return len(terms) * prod(sides.values())
-
-
-def _suppression(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
-    """Sorting, and a comparison of areas for every box with every one that is kept before it."""
-    boxes, classes = shapes[0][1], shapes[1][1]
-    kept = max(out[0] // classes, 1)
-    return shapes[0][0] * classes * boxes * (boxes.bit_length() + 10 * kept)
-
-
-def _each(operations: int) -> Work:
-    return lambda attrs, shapes, out: operations * prod(out)
-
-
-_WORK: dict[str, Work] = {
-    **dict.fromkeys(("Conv", "ConvInteger", "DeformConv"), _slid(1)),
-    "QLinearConv": _slid(3),
-    "ConvTranspose": lambda attrs, shapes, out: 2 * prod(shapes[0]) * prod(shapes[1][1:]),
-    "MMCVModulatedDeformConv2d": _slid(3),
-    **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger"), _product(0, 1)),
-    "QLinearMatMul": _product(0, 3),
-    "LSTM": _recurrent(4),
-    "GRU": _recurrent(3),
-    "RNN": _recurrent(1),
-    "Einsum": _einsum,
-    # queries, keys and values of the same width: two products with every key
-    **dict.fromkeys(
-        ("Attention", "MultiHeadAttention"), lambda attrs, shapes, out: 4 * prod(shapes[0]) * shapes[1][-2]
-    ),
-    "NonMaxSuppression": _suppression,
-    **dict.fromkeys(
-        ("MaxPool", "AveragePool", "LpPool"), lambda attrs, shapes, out: prod(out) * prod(attrs["kernel_shape"])
-    ),
-    # four products for each point of two dimensions, eight for each of three, and their weights
-    "GridSample": lambda attrs, shapes, out: prod(out) << (len(out) - 1),
-    "RoiAlign": _each(32),
-    "TopK": lambda attrs, shapes, out: prod(shapes[0]) * max(out[-1].bit_length(), 1),
-    "DFT": lambda attrs, shapes, out: 5 * prod(out) * max(prod(out).bit_length(), 1),
-    **dict.fromkeys(
-        ("LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization"), _each(6),
-    ),
-    **dict.fromkeys(("Softmax", "LogSoftmax"), _each(4)),
-    "BatchNormalization": _each(2),
-}  # fmt: skip
-"""Operator -> its operations, from attributes, shapes of inputs, and the shape of the first result."""

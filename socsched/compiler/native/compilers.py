@@ -105,7 +105,8 @@ def _before_the_end(started: Sequence[subprocess.Popen[str]]) -> Iterator[None]:
 # C code compiled once per machine and kept in the cache; None if that is not possible.  Functions are called through
 # ctypes, which releases the interpreter lock while they run.
 
-SOURCES = tuple(sorted(Path(__file__).with_name("stages").glob("*.[ch]")))
+_SHARED = Path(__file__).parents[1] / "targets" / "gpu_functions" / "kernels"
+SOURCES = (*sorted(Path(__file__).with_name("stages").glob("*.[ch]")), *sorted(_SHARED.glob("[er]*.h")))
 """The host stages (`native.host_stages`), known without the packages that their callers need."""
 FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-w")
 

@@ -33,10 +33,8 @@ def voxelise(
 
     The fourth value of each point, an intensity in scan files, is not used.
     """
-    if compiled is not None:
-        pillars_in_c: tuple[Floats, Ints, Ints] | None
-        if (pillars_in_c := compiled("voxelise", [points], max_pillars, max_points, grid, True)) is not None:
-            return pillars_in_c
+    if compiled and (found := compiled("voxelise", [points], max_pillars, max_points, grid, True)) is not None:
+        return found  # type: ignore[no-any-return]
     aged = np.array(points, np.float32)
     aged[:, 3] = 0
     return pillars.voxelise(aged, max_pillars, max_points, grid)

@@ -1,6 +1,5 @@
 /* Boxes from the maps of an anchor head (models/pointpillars/decode.py). */
 #include "common.h"
-#include "elementary.h"
 
 enum { KINDS = SOCSCHED_KINDS, CLASSES = SOCSCHED_CLASSES, BLOCK = 32 };
 
@@ -159,7 +158,7 @@ static int64_t decode(const socsched_anchors_params *p, const float *logits, con
         }
         for (int c = 0; c < CLASSES; c++)
             to->scores[CLASSES * sound + c] = sigmoid(logits[(kind * CLASSES + c) * cells + cell]);
-        socsched_footprint(box, to->seen + sound);
+        footprint_of(box, to->seen[sound]);
         to->forward[sound++] = turns[1] <= turns[0];
     }
     return sound;
@@ -180,7 +179,7 @@ static int64_t suppress(const socsched_anchors_params *p, int64_t count, const a
             int64_t k = 0;
             for (; k < survivors; k++) {
                 int32_t better = to->kept[k], first = n < better ? n : better, second = n < better ? better : n;
-                if (socsched_overlap(to->seen + first, to->seen + second, p->iou))
+                if (overlap(to->seen[first], to->seen[second], p->iou))
                     break;
             }
             if (k < survivors)

@@ -1,6 +1,5 @@
 /* Boxes from the maps of a centre head (models/centerpoint/decode.py). */
 #include "common.h"
-#include "elementary.h"
 
 enum { BLOCK = 32 };
 
@@ -178,12 +177,12 @@ int64_t socsched_decode_centres(const socsched_centres_params *params, const flo
     const float search = (float)(params->search * params->search);
     int64_t clear = 0;
     for (int64_t i = 0; i < kept; i++)
-        socsched_footprint(parts.boxes + 7 * parts.kept[i], parts.seen + i);
+        footprint_of(parts.boxes + 7 * parts.kept[i], parts.seen[i]);
     for (int64_t i = 0; i < kept; i++) {
         const float *box = parts.boxes + 7 * parts.kept[i];
         int64_t k = 0; /* a box is also dropped for a better one that is dropped itself */
         while (k < i && !(squared_gap(parts.boxes + 7 * parts.kept[k], box) <= search &&
-                          socsched_overlap(parts.seen + k, parts.seen + i, params->iou)))
+                          overlap(parts.seen[k], parts.seen[i], params->iou)))
             k++;
         if (k < i)
             continue;

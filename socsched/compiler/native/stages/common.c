@@ -1,6 +1,5 @@
-/* Ranking by score and the overlap of rotated boxes seen from above (models/pointpillars/nms.py). */
+/* Ranking by score, and the mode of small floats. */
 #include "common.h"
-#include "elementary.h"
 
 /* Whether `a` ranks behind `b`. */
 ALWAYS int behind(const ranked *a, const ranked *b)
@@ -67,65 +66,6 @@ float socsched_kth_largest(const ranked *entries, int64_t count, int64_t most, f
             sink_value(heap, most, 0);
         }
     return heap[0];
-}
-
-void socsched_footprint(const float *box, footprint *found)
-{
-    found->x = box[0], found->y = box[1], found->width = box[3], found->length = box[4];
-    sine_cosine(-(double)box[6] - 0x1.921fb54442d18p+0, &found->sine, &found->cosine);
-    found->radius = sqrt(found->width * found->width + found->length * found->length) / 2;
-    found->area = found->width * found->length;
-}
-
-ALWAYS double held(double value, double low, double high)
-{
-    value = value > low ? value : low;
-    return value < high ? value : high;
-}
-
-ALWAYS double fraction(double distance, double step)
-{
-    double value = distance / step;
-    return value != value ? 0.0 : held(value, 0.0, 1.0);
-}
-
-static double shared_area(const footprint *a, const footprint *b)
-{
-    static const double ahead[4] = {1, -1, -1, 1}, aside[4] = {1, 1, -1, -1};
-    double u[4], v[4], parts[4], dx = a->x - b->x, dy = a->y - b->y, half_l = b->length / 2, half_w = b->width / 2;
-    for (int k = 0; k < 4; k++) {
-        double along = a->length / 2 * ahead[k], across = a->width / 2 * aside[k];
-        double x = dx + along * a->cosine - across * a->sine, y = dy + along * a->sine + across * a->cosine;
-        u[k] = x * b->cosine + y * b->sine;
-        v[k] = y * b->cosine - x * b->sine;
-    }
-    for (int k = 0; k < 4; k++) {
-        double du = u[(k + 1) % 4] - u[k], dv = v[(k + 1) % 4] - v[k];
-        double e0 = fraction(-half_l - u[k], du), e1 = fraction(half_l - u[k], du);
-        double t0 = fraction(-half_w - v[k], dv), t1 = fraction(half_w - v[k], dv);
-        double start = e0 < e1 ? e0 : e1, stop = e0 < e1 ? e1 : e0;
-        double knot[4] = {start, held(t0 < t1 ? t0 : t1, start, stop), held(t0 < t1 ? t1 : t0, start, stop), stop};
-        double height[4], integral;
-        for (int m = 0; m < 4; m++)
-            height[m] = held(v[k] + knot[m] * dv, -half_w, half_w);
-        integral = (knot[1] - knot[0]) * (height[1] + height[0]);
-        integral += (knot[2] - knot[1]) * (height[2] + height[1]);
-        integral += (knot[3] - knot[2]) * (height[3] + height[2]);
-        parts[k] = integral / 2 * du;
-    }
-    double area = -(((parts[0] + parts[1]) + parts[2]) + parts[3]);
-    return area > 0 ? area : 0;
-}
-
-int socsched_overlap(const footprint *a, const footprint *b, double least)
-{
-    double dx = a->x - b->x, dy = a->y - b->y, reach = a->radius + b->radius, ratio = 0;
-    if (dx * dx + dy * dy <= reach * reach) {
-        double both = shared_area(a, b), all = a->area + b->area - both;
-        if (all > 0)
-            ratio = both / all;
-    }
-    return ratio > least;
 }
 
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-/* What the stages share: checks of sizes, the layout of workspaces, ranking and overlaps. */
+/* What the stages share: checks of sizes, the layout of workspaces, ranking, overlaps, elementary functions. */
 #ifndef SOCSCHED_COMMON_H
 #define SOCSCHED_COMMON_H
 
@@ -45,14 +45,18 @@ int64_t socsched_rank(ranked *entries, int64_t count, int64_t most);
 /* Returns the value that is `most`-th of count >= most values from the top; `heap` has room for `most`. */
 float socsched_kth_largest(const ranked *entries, int64_t count, int64_t most, float *heap);
 
-/* A box seen from above: centre, size, and the direction of its length. */
-typedef struct {
-    double x, y, width, length, cosine, sine, radius, area;
-} footprint;
+/* Elementary functions and overlaps of boxes seen from above, which are those of GPUs. */
+#define FUNCTION static inline
+#define GLOBAL
+#define HALF_PI 0x1.921fb54442d18p+0
+typedef double real;
+typedef double footprint[7];
+#include "../../targets/gpu_functions/kernels/elementary.h"
+#include "../../targets/gpu_functions/kernels/rotated.h"
 
-void socsched_footprint(const float *box, footprint *found);
-
-/* Whether the boxes share more than `least` of their union. */
-int socsched_overlap(const footprint *a, const footprint *b, double least);
+ALWAYS void footprint_of(const float *box, footprint found)
+{
+    put_footprint(found, box[0], box[1], box[3], box[4], box[6]);
+}
 
 #endif

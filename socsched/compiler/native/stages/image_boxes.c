@@ -1,6 +1,5 @@
 /* Boxes in the image from the map of the camera detector (models/camera_decode.py). */
 #include "common.h"
-#include "elementary.h"
 
 enum { ANCHORS = SOCSCHED_IMAGE_ANCHORS, CLASSES = SOCSCHED_IMAGE_CLASSES, TERMS = 5 + CLASSES };
 
@@ -96,7 +95,7 @@ static void box_of(const socsched_image_boxes_params *p, int32_t number, const f
     }
 }
 
-static int overlap(const float *a, const float *b, double least)
+static int crossing(const float *a, const float *b, double least)
 {
     double size[2];
     for (int i = 0; i < 2; i++) {
@@ -127,7 +126,7 @@ int64_t socsched_decode_image_boxes(const socsched_image_boxes_params *params, c
         box_of(params, parts.entries[i].number, maps, box);
         int64_t k = 0;
         while (k < kept && !(parts.entries[parts.kept[k]].label == parts.entries[i].label &&
-                             overlap(parts.boxes + 4 * parts.kept[k], box, params->iou)))
+                             crossing(parts.boxes + 4 * parts.kept[k], box, params->iou)))
             k++;
         if (k < kept)
             continue;

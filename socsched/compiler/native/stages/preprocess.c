@@ -96,7 +96,7 @@ static void gather(const socsched_preprocess_params *p, const uint8_t *image, in
 
 ALWAYS float channel(uint32_t pixel, int number) { return (float)(int32_t)(pixel >> 8 * number & 0xff); }
 
-ALWAYS float between(float first, float second, float weight) { return first + (second - first) * weight; }
+ALWAYS float blended(float first, float second, float weight) { return first + (second - first) * weight; }
 
 ALWAYS float held(float value)
 {
@@ -122,10 +122,10 @@ ALWAYS void finish_as(int yuv, int exact, const socsched_preprocess_params *p, c
         for (int c = 0; c < 3; c++) {
             float above = channel(near[x], c), below = channel(near_below[x], c);
             if (!exact) {
-                above = between(above, channel(far[x], c), weights[x]);
-                below = between(below, channel(far_below[x], c), weights[x]);
+                above = blended(above, channel(far[x], c), weights[x]);
+                below = blended(below, channel(far_below[x], c), weights[x]);
             }
-            value[c] = between(above, below, weight);
+            value[c] = blended(above, below, weight);
         }
         if (yuv) {
             const float light = value[0] - 16, u = value[1] - 128, v = value[2] - 128;

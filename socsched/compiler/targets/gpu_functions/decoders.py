@@ -99,7 +99,7 @@ def decode_anchors(asked: FunctionRequest) -> Program:
         "MOST_IOU": float(settings.iou),
         "TURN": np.float32(settings.turn),
     }
-    parts = ("elementary.c", "top.c", "rotated.c", "suppress.c", "anchor_decode.c")
+    parts = ("elementary.h", "top.c", "rotated.h", "suppress.c", "anchor_decode.c")
     program = Program(asked.model.name, parts, defines, asked.items)
     ports = zip(asked.model.inputs, maps, strict=True)
     cls, reg, direction = (program.input(port.name, tensor) for port, tensor in ports)
@@ -164,7 +164,7 @@ def decode_centres(asked: FunctionRequest) -> Program:
         "CORNER_X": float(settings.grid.low[0]),
         "CORNER_Y": float(settings.grid.low[1]),
     }
-    parts = ("elementary.c", "top.c", "rotated.c", "suppress.c", "center_decode.c")
+    parts = ("elementary.h", "top.c", "rotated.h", "suppress.c", "center_decode.c")
     program = Program(asked.model.name, parts, defines, asked.items)
     ports = zip(asked.model.inputs, maps, strict=True)
     heat, reg, height, dim, rot, vel = (program.input(port.name, tensor) for port, tensor in ports)
@@ -221,7 +221,7 @@ def decode_image_boxes(asked: FunctionRequest) -> Program:
         "IMAGE_WIDTH": settings.width,
         "IMAGE_HEIGHT": settings.height,
     }
-    program = Program(asked.model.name, ("elementary.c", "suppress.c", "camera_decode.c"), defines, asked.items)
+    program = Program(asked.model.name, ("elementary.h", "suppress.c", "camera_decode.c"), defines, asked.items)
     source = program.input(asked.model.inputs[0].name, tensor)
     outputs = [program.output(port.name, port.type) for port in asked.model.outputs]
     scores, labels = program.scratch("scores", "real", boxes), program.scratch("labels", "int32", boxes)

@@ -71,7 +71,7 @@ KERNEL anchor_overlaps(const GLOBAL real *footprints, const GLOBAL int *candidat
         word[0] = 0;
     BARRIER;
     if (i < candidates[0] && j < candidates[0] && i != j
-        && overlap(footprints + 7 * (i < j ? i : j), footprints + 7 * (i < j ? j : i)))
+        && overlap(footprints + 7 * (i < j ? i : j), footprints + 7 * (i < j ? j : i), MOST_IOU))
         ATOMIC_OR(word, 1u << ITEM);
     BARRIER;
     if (ITEM == 0)

@@ -112,7 +112,7 @@ KERNEL center_clear(const GLOBAL float *found, const GLOBAL real *footprints, co
         for (int j = ITEM; j < i; j += FILL) {
             int mine = kept[i], other = kept[j];
             blocked += squared_gap(found + 11 * mine, found + 11 * other) <= SEARCH_2
-                       && overlap(footprints + 7 * other, footprints + 7 * mine);
+                       && overlap(footprints + 7 * other, footprints + 7 * mine, MOST_IOU);
         }
     blocked = group_sum(room, blocked);
     if (ITEM == 0)

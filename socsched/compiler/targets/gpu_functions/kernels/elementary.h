@@ -1,5 +1,5 @@
-/* Elementary functions made of exactly rounded operations, as on the host (models/elementary.py, where the constants are
-   explained).  Devices without double precision take their own: boxes then agree within a tolerance. */
+/* Elementary functions made of exactly rounded operations, on the host, too (models/elementary.py, where the constants
+   are explained).  Devices without double precision take their own: boxes then agree within a tolerance. */
 
 #ifdef SINGLE_PRECISION
 FUNCTION real exponential(real x)

@@ -52,11 +52,12 @@ FUNCTION real shared_area(const GLOBAL real *a, const GLOBAL real *b)
     return area < 0 ? -area : 0;
 }
 
-FUNCTION int overlap(const GLOBAL real *a, const GLOBAL real *b)
+/* Whether two footprints share more than `least` of their union. */
+FUNCTION int overlap(const GLOBAL real *a, const GLOBAL real *b, real least)
 {
     real dx = a[0] - b[0], dy = a[1] - b[1], reach = a[6] + b[6];
     if (!(dx * dx + dy * dy <= reach * reach))
-        return 0 > MOST_IOU;
+        return 0 > least;
     real both = shared_area(a, b), whole = a[2] * a[3] + b[2] * b[3] - both;
-    return (whole > 0 ? both / whole : 0) > MOST_IOU;
+    return (whole > 0 ? both / whole : 0) > least;
 }

@@ -26,7 +26,7 @@ import numpy as np
 from socsched.bounded import SLACK, allowance, open_file, read_bytes
 from socsched.errors import InputError
 from socsched.graph.operators import TensorType
-from socsched.models.onnx_plugins import without_plugins
+from socsched.models.onnx_integers import without_plugins
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 2**31

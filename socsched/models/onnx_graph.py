@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,8 @@ import numpy as np
 
 from socsched.errors import InputError, OpenShape, UnknownOperator
 from socsched.graph.operators import TensorType
-from socsched.models.onnx_file import MOST_NODES, OnnxFile, first_line, written_out
+from socsched.models.onnx_file import MOST_NODES, OnnxFile, body, branch, first_line, written_out
 from socsched.models.onnx_integers import on_floats
-from socsched.models.onnx_types import VARYING, bounds, operations
-from socsched.models.onnx_unroll import Unrolled
 
 Array = np.ndarray[Any, Any]
 _DTYPES = {
@@ -530,9 +529,481 @@ DIRECT: dict[str, Callable[[Sequence[Array], Any], list[Array]]] = {
 FOLDED = frozenset(
     ("Abs", "Add", "And", "Cast", "Ceil", "Clip", "Concat", "ConstantOfShape", "Cos", "CumSum", "Div", "Einsum",
      "Equal", "Exp", "Expand", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Gemm", "Greater",
-     "GreaterOrEqual", "Identity", "LayerNormalization", "Less", "LessOrEqual", "Log", "MatMul", "Max", "Min", "Mod", "Mul", "Neg", "Not",
-     "Or", "Pow", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Relu",
-     "Reshape", "Resize", "Round", "ScatterND", "Shape", "Sigmoid", "Sin", "Size", "Slice", "Softmax", "Split", "Sqrt",
-     "Squeeze", "Sub", "Tanh", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where")
+     "GreaterOrEqual", "Identity", "LayerNormalization", "Less", "LessOrEqual", "Log", "MatMul", "Max", "Min", "Mod",
+     "Mul", "Neg", "Not", "Or", "Pow", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+     "ReduceSum", "Relu", "Reshape", "Resize", "Round", "ScatterND", "Shape", "Sigmoid", "Sin", "Size", "Slice",
+     "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Tanh", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where")
 )  # fmt: skip
 """Operators that are computed where their inputs are constant."""
+
+
+# Types of results that ONNX's shape inference leaves open (sizes that depend on values, other domains), and work.
+#
+# A size that depends on computed values (how many boxes are left, how many elements are not zero) is taken to be the
+# largest that it can be: plans hold for that, runs stay below it.
+
+
+VARYING = frozenset(("NonZero", "NonMaxSuppression", "Compress", "Unique", "Slice", "TopK"))
+"""Operators whose results may be smaller than stated here."""
+Shape = tuple[int, ...]
+Result = tuple[Shape, str]
+"""Shape and data type, "" for that of the first input."""
+Constants = Mapping[str, np.ndarray[Any, Any]]
+
+
+def bounds(node: Node, shapes: Sequence[Shape], constants: Constants) -> dict[str, Result]:
+    """Return the types of a node's results by name, none where no rule knows the operator or an input's shape."""
+    rule = _RULES.get((node.domain, node.op)) or _RULES.get(("", node.op) if node.domain == _MICROSOFT else ("", ""))
+    if rule is None or any(min(shape, default=1) < 0 for shape in shapes):
+        return {}
+    try:
+        results = rule(node, shapes, constants)
+    except (IndexError, KeyError, ValueError, TypeError):  # inputs of other ranks than the operator has
+        return {}
+    return {name: result for name, result in zip(node.outputs, results, strict=False) if name}
+
+
+Rule = Callable[["Node", Sequence[Shape], Constants], list[Result]]
+
+
+def _value(node: Node, place: int, constants: Constants) -> int | None:
+    """Return a constant input of one value; None where it is left out or computed."""
+    array = constants.get(node.inputs[place]) if place < len(node.inputs) else None
+    return int(array.reshape(-1)[0]) if array is not None and array.size else None
+
+
+def _suppressed(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    """Boxes [batch, boxes, 4] and scores [batch, classes, boxes]: at most so many boxes of each class."""
+    batch, boxes, _ = shapes[0]
+    most = _value(node, 2, constants)
+    return [((max(batch * shapes[1][1] * min(boxes if most is None else most, boxes), 1), 3), "int64")]
+
+
+def _compressed(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    chosen, shape = constants.get(node.inputs[1]), shapes[0]
+    axis = node.attrs.get("axis")
+    if axis is None:
+        shape, axis = (prod(shape),), 0
+    most = int(chosen.sum()) if chosen is not None else min(shapes[1][0], shape[axis])
+    axis %= len(shape)
+    return [((*shape[:axis], most, *shape[axis + 1 :]), "")]
+
+
+def _unique(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    axis, shape = node.attrs.get("axis"), shapes[0]
+    count = prod(shape) if axis is None else shape[axis]
+    return [(shape if axis is not None else (count,), ""), *[((count,), "int64")] * 3]
+
+
+def _efficient_nms(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    """TensorRT's plugins: boxes and scores of a fixed number of detections, and how many of them count."""
+    batch, most = shapes[0][0], int(node.attrs.get("max_output_boxes", node.attrs.get("keepTopK", 100)))
+    count = [((batch, 1), "int32"), ((batch, most, 4), ""), ((batch, most), "")]
+    kind = "int32" if node.op == "EfficientNMS_TRT" else ""
+    return [*count, ((batch, most), kind)]
+
+
+def _slid(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    """Return the result of a convolution of another domain, whose attributes are those of Conv."""
+    data, weight = shapes[0], shapes[{"MMCVModulatedDeformConv2d": 3, "MMCVDeformConv2d": 2}.get(node.op, 1)]
+    rank = len(data) - 2
+    strides, dilations = (
+        list(node.attrs.get(name) or node.attrs.get(short) or [1] * rank)
+        for name, short in (("strides", "stride"), ("dilations", "dilation"))
+    )
+    pads = list(node.attrs.get("pads") or [*(node.attrs.get("padding") or [0] * rank)] * 2)
+    sides = [
+        (data[2 + n] + pads[n] + pads[n + rank] - dilations[n] * (weight[2 + n] - 1) - 1) // strides[n] + 1
+        for n in range(rank)
+    ]
+    return [((data[0], weight[0], *sides), "")]
+
+
+def _deformable_attention(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    """Values [batch, keys, heads, width], places [batch, queries, heads, levels, points, 2]."""
+    values, places = shapes[0], next(shape for shape in shapes if len(shape) == 6)
+    return [((values[0], places[1], values[2] * values[3]), "")]
+
+
+_MICROSOFT = "com.microsoft"
+_ACTIVATIONS = (*("SkipSimplifiedLayerNormalization", "BiasAdd", "RotaryEmbedding", "MultiHeadAttention"),)
+_AS_FIRST: Rule = lambda node, shapes, _: [(shapes[0], "")]  # noqa: E731
+"""At most the whole of the first input: what a Slice with computed ends leaves, activations of other domains."""
+_RULES: dict[tuple[str, str], Rule] = {
+    **dict.fromkeys(
+        (("", name) for name in ("Gelu", "GroupNormalization", "LayerNormalization", "MeanVarianceNormalization",
+                                 "SimplifiedLayerNormalization")), _AS_FIRST,
+    ),
+    ("", "NonZero"): lambda node, shapes, _: [((len(shapes[0]), max(prod(shapes[0]), 1)), "int64")],
+    ("", "NonMaxSuppression"): _suppressed,
+    ("", "Compress"): _compressed,
+    ("", "Unique"): _unique,
+    ("", "Slice"): _AS_FIRST,
+    ("", "TopK"): lambda node, shapes, _: [(shapes[0], ""), (shapes[0], "int64")],  # all places
+    **dict.fromkeys(((_MICROSOFT, name) for name in _ACTIVATIONS), _AS_FIRST),
+    (_MICROSOFT, "Attention"): lambda node, shapes, constants: [((*shapes[0][:2], shapes[1][1] // 3), "")],
+    **dict.fromkeys(
+        ((domain, name)
+         for domain in ("", "TRT", "trt.plugins", "nvinfer1", "com.nvidia")
+         for name in ("EfficientNMS_TRT", "BatchedNMS_TRT", "BatchedNMSDynamic_TRT")), _efficient_nms,
+    ),
+    **dict.fromkeys(
+        ((domain, name)
+         for domain in ("", "mmcv", "mmdeploy", "TRT", "custom")
+         for name in ("MMCVModulatedDeformConv2d", "MMCVDeformConv2d")), _slid,
+    ),
+    **dict.fromkeys(
+        ((domain, name)
+         for domain in ("", "mmcv", "mmdeploy", "TRT", "custom", "torchvision")
+         for name in ("MultiscaleDeformableAttnPlugin_TRT", "MultiScaleDeformableAttention",
+                      "MMCVMultiScaleDeformableAttention")), _deformable_attention,
+    ),
+}  # fmt: skip
+
+
+# Work of operators.
+
+
+def operations(node: Node, shapes: Sequence[Shape], results: Sequence[Shape]) -> int:
+    """Return the arithmetic operations of a node: multiply-adds where it has any, else one for each of its values."""
+    rule = _WORK.get(node.op)
+    try:
+        if rule is not None:
+            return int(rule(node.attrs, shapes, results[0]))
+    except (IndexError, KeyError, ValueError, TypeError):  # inputs of other ranks than the operator has
+        pass
+    return max(sum(map(prod, shapes)), sum(map(prod, results)))
+
+
+Work = Callable[[Mapping[str, Any], Sequence[Shape], Shape], float]
+
+
+def _window_work(place: int) -> Work:
+    """Return the work of a convolution whose weight [out, in, ...] is the input at a place."""
+    return lambda attrs, shapes, out: 2 * prod(out) * prod(shapes[place][1:])
+
+
+def _product(left: int, right: int) -> Work:
+    def work(attrs: Mapping[str, Any], shapes: Sequence[Shape], out: Shape) -> float:
+        turned = attrs.get("transA", 0)
+        return 2 * prod(out) * shapes[left][-2 if turned and len(shapes[left]) > 1 else -1]
+
+    return work
+
+
+def _recurrent(gates: int) -> Work:
+    """Return the work of a recurrent layer: every step multiplies the input and the state with every gate's weights."""
+
+    def work(attrs: Mapping[str, Any], shapes: Sequence[Shape], out: Shape) -> float:
+        (one, other, width), (directions, rows, _) = shapes[0], shapes[1]
+        return 2 * one * other * directions * rows * (width + rows // gates)
+
+    return work
+
+
+def _einsum(attrs: Mapping[str, Any], shapes: Sequence[Shape], out: Shape) -> float:
+    terms = str(attrs["equation"]).replace(" ", "").partition("->")[0].split(",")
+    sides: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        sides |= zip(term, shape, strict=True)
+    return len(terms) * prod(sides.values())
+
+
+def _suppression(attrs: Mapping[str, Any], shapes: Sequence[Shape], out: Shape) -> float:
+    """Sorting, and a comparison of areas for every box with every one that is kept before it."""
+    boxes, classes = shapes[0][1], shapes[1][1]
+    kept = max(out[0] // classes, 1)
+    return shapes[0][0] * classes * boxes * (boxes.bit_length() + 10 * kept)
+
+
+def _each(operations: int) -> Work:
+    return lambda attrs, shapes, out: operations * prod(out)
+
+
+_WORK: dict[str, Work] = {
+    **dict.fromkeys(("Conv", "ConvInteger", "DeformConv"), _window_work(1)),
+    "QLinearConv": _window_work(3),
+    "ConvTranspose": lambda attrs, shapes, out: 2 * prod(shapes[0]) * prod(shapes[1][1:]),
+    "MMCVModulatedDeformConv2d": _window_work(3),
+    **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger"), _product(0, 1)),
+    "QLinearMatMul": _product(0, 3),
+    "LSTM": _recurrent(4),
+    "GRU": _recurrent(3),
+    "RNN": _recurrent(1),
+    "Einsum": _einsum,
+    # queries, keys and values of the same width: two products with every key
+    **dict.fromkeys(
+        ("Attention", "MultiHeadAttention"), lambda attrs, shapes, out: 4 * prod(shapes[0]) * shapes[1][-2]
+    ),
+    "NonMaxSuppression": _suppression,
+    **dict.fromkeys(
+        ("MaxPool", "AveragePool", "LpPool"), lambda attrs, shapes, out: prod(out) * prod(attrs["kernel_shape"])
+    ),
+    # four products for each point of two dimensions, eight for each of three, and their weights
+    "GridSample": lambda attrs, shapes, out: prod(out) << (len(out) - 1),
+    "RoiAlign": _each(32),
+    "TopK": lambda attrs, shapes, out: prod(shapes[0]) * max(out[-1].bit_length(), 1),
+    "DFT": lambda attrs, shapes, out: 5 * prod(out) * max(prod(out).bit_length(), 1),
+    **dict.fromkeys(
+        ("LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization"), _each(6),
+    ),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), _each(4)),
+    "BatchNormalization": _each(2),
+}  # fmt: skip
+"""Operator -> its operations, from attributes, shapes of inputs, and the shape of the first result."""
+
+
+# Control flow and sequences of an ONNX file written out: the branch of an If, the turns of a Loop, lists of tensors.
+#
+# A Loop whose end is known is written out turn by turn, as its condition folds to a constant, a Scan at once;
+# sequences exist while the file is read only, as lists of names.  What depends on computed values is refused, since its
+# work has no bound.
+
+
+_LOOP = "export by tracing, so that control flow is unrolled for the fixed shapes"
+_COMPUTED = "it depends on a computed value, so that its work has no bound"
+
+
+class Unrolled:
+    """Rewrites nodes of a graph that is being read; `array` returns the values of a tensor of the file."""
+
+    def __init__(self, graph: OnnxGraph, array: Callable[[Any], Array]) -> None:
+        self.graph, self.array = graph, array
+        self.lists: dict[str, list[str]] = {}
+        """Sequence -> the values in it."""
+        self.scans: dict[str, list[list[str]]] = {}
+        """First output of a Loop -> the values that each of its scan outputs has so far."""
+
+    def takes(self, node: Node) -> bool:
+        """Return whether a node is control flow or about sequences, and so is none of the graph."""
+        return not node.domain and (node.op in _REWRITES or (node.op == "Identity" and node.inputs[0] in self.lists))
+
+    def rewrite(self, index: int, node: Node, proto: Any) -> list[Any]:
+        """Return the nodes that stand in a node's place; UnknownOperator where computed values decide on them."""
+        if node.op == "Identity":
+            self.lists[node.outputs[0]] = self.lists[node.inputs[0]]
+            return []
+        nodes: list[Any] = _REWRITES[node.op](self, index, node, proto)
+        return nodes
+
+    def constant(self, node: Node, place: int, what: str, default: int | None = None) -> int:
+        """Return the only value of a constant input."""
+        name = node.inputs[place] if place < len(node.inputs) else ""
+        if not name and default is not None:
+            return default
+        array = self.graph.constants.get(name)
+        if array is None:
+            raise self.graph.refused(node, f"{what} is not known on export: {_COMPUTED}", _LOOP)
+        if array.size != 1:
+            raise self.graph.refused(node, f"{what} has {array.size} values", "check it with onnx.checker")
+        return int(array.reshape(()))
+
+    def decided(self, index: int, node: Node, proto: Any) -> list[Any]:
+        """Return the nodes of the branch that an If with a constant condition takes; its weights join the graph's."""
+        condition = bool(self.constant(node, 0, "the condition"))
+        try:
+            nodes, tensors = branch(proto, condition, f"{node.name}/{index}/")
+        except (StopIteration, ValueError) as error:
+            raise self.graph.refused(node, f"its branches are not usable: {error}") from None
+        self.graph.constants |= {tensor.name: self.array(tensor) for tensor in tensors}
+        return nodes
+
+    def turn(self, index: int, node: Node, proto: Any) -> list[Any]:
+        """Return the nodes of a Loop's next turn and the Loop for what is left, or the values that it ends with."""
+        left, goes_on = self.constant(node, 0, "its end", 2**31), self.constant(node, 1, "its condition", 1)
+        carried = list(proto.input[2:])
+        scans = self.scans.setdefault(node.outputs[0], [[] for _ in proto.output[len(carried) :]])
+        if left <= 0 or not goes_on:
+            del self.scans[node.outputs[0]]
+            return self.ended(node, proto, carried, scans)
+        prefix = f"{node.name}/{index}/"
+        names = {"turn": f"{prefix}turn", "on": f"{prefix}on", "left": f"{prefix}left"}
+        done = next((item.i for item in proto.attribute if item.name == "turns"), 0)
+        self.graph.constants |= {
+            names["turn"]: np.array(done, np.int64), names["on"]: np.array(True), names["left"]: np.array(left - 1),
+        }  # fmt: skip
+        try:
+            nodes, tensors, results = body(proto, (names["turn"], names["on"], *carried), prefix)
+        except (StopIteration, ValueError) as error:
+            raise self.graph.refused(node, f"its body is not usable: {error}") from None
+        self.graph.constants |= {tensor.name: self.array(tensor) for tensor in tensors}
+        for values, name in zip(scans, results[1 + len(carried) :], strict=True):
+            values.append(name)
+        rest = type(proto).FromString(proto.SerializeToString())
+        del rest.input[:]
+        rest.input.extend([names["left"], results[0], *results[1 : 1 + len(carried)]])
+        del rest.attribute[:]
+        rest.attribute.extend(item for item in proto.attribute if item.name != "turns")
+        rest.attribute.add(name="turns", type=2, i=done + 1)
+        rest.name = node.name
+        return [*nodes, rest]
+
+    def scanned(self, index: int, node: Node, proto: Any) -> list[Any]:
+        """Return the nodes of all turns of a Scan, whose number is the size of what it goes along."""
+        from onnx import helper
+
+        count = int(node.attrs.get("num_scan_inputs", 0))
+        if self.graph.opsets.get("", 1) < 9 or not 0 < count <= len(proto.input):
+            raise self.graph.refused(node, "a Scan of this form is not read", _LOOP)
+        states, along = list(proto.input[:-count]), list(proto.input[-count:])
+        axes, turned = (list(node.attrs.get(f"scan_input_{name}") or [0] * count) for name in ("axes", "directions"))
+        out_axes, out_turned = (
+            list(node.attrs.get(f"scan_output_{name}") or [0] * len(proto.output)) for name in ("axes", "directions")
+        )
+        constants, turns = self.graph.constants, self.turns(node, proto, along[0], axes[0])
+        nodes: list[Any] = []
+        scans: list[list[str]] = [[] for _ in proto.output[len(states) :]]
+        for turn in range(turns):
+            prefix = f"{node.name}/{index}/{turn}/"
+            rows = [f"{prefix}along{place}" for place in range(count)]
+            for name, row, axis, back in zip(along, rows, axes, turned, strict=True):
+                constants[f"{row}/place"] = np.array(turns - 1 - turn if back else turn)
+                nodes.append(helper.make_node("Gather", [name, f"{row}/place"], [row], axis=axis))
+            try:
+                more, tensors, results = body(proto, (*states, *rows), prefix)
+            except (StopIteration, ValueError) as error:
+                raise self.graph.refused(node, f"its body is not usable: {error}") from None
+            constants |= {tensor.name: self.array(tensor) for tensor in tensors}
+            nodes += more
+            states, last = results[: len(states)], results[len(states) :]
+            for values, name in zip(scans, last, strict=True):
+                values.append(name)
+        for name, output in zip(states, proto.output, strict=False):
+            nodes += [helper.make_node("Identity", [name], [output])] if output else []
+        for place, (values, output) in enumerate(zip(scans, proto.output[len(states) :], strict=True)):
+            values = values[::-1] if out_turned[place] else values
+            nodes += self.joined(proto, values, output, out_axes[place], True) if output else []
+        return nodes
+
+    def turns(self, node: Node, proto: Any, along: str, axis: int) -> int:
+        """Return the size of what a Scan goes along; UnknownOperator where that is open, or much too large."""
+        held = self.graph.constants.get(along)
+        shape = held.shape if held is not None else self.graph.shapes.get(along, ())
+        turns = shape[axis] if -len(shape) <= axis < len(shape) else 0
+        inner = next((len(item.g.node) for item in proto.attribute if item.name == "body"), 0)
+        if not 0 < turns * max(inner, 1) <= MOST_NODES:
+            raise self.graph.refused(node, f"{turns} turns of {inner} nodes are not written out", _LOOP)
+        return turns
+
+    def ended(self, node: Node, proto: Any, carried: list[str], scans: list[list[str]]) -> list[Any]:
+        made: list[Any] = []
+        for name, output in zip(carried, proto.output, strict=False):
+            if output:
+                made.append(type(proto)(op_type="Identity", input=[name], output=[output]))
+        for values, output in zip(scans, proto.output[len(carried) :], strict=True):
+            if output and not values:
+                raise self.graph.refused(node, "a loop without a turn has results without values", _LOOP)
+            made += self.joined(proto, values, output, 0, True) if output else []
+        return made
+
+    def joined(self, proto: Any, values: Sequence[str], output: str, axis: int, new: bool) -> list[Any]:
+        """Return the nodes that join values along an axis, which is `new` or their own."""
+        made = []
+        if new:
+            self.graph.constants[f"{output}/axis"] = np.array([axis])
+            for number, name in enumerate(values):
+                one = type(proto)(op_type="Unsqueeze", input=[name, f"{output}/axis"], output=[f"{output}/{number}"])
+                if self.graph.opsets.get("", 13) < 13:
+                    del one.input[1:]
+                    one.attribute.add(name="axes", type=7, ints=[axis])
+                made.append(one)
+            values = [f"{output}/{number}" for number in range(len(values))]
+        whole = type(proto)(op_type="Concat", input=values, output=[output], name=proto.name)
+        whole.attribute.add(name="axis", type=2, i=axis)
+        return [*made, whole]
+
+    # Sequences.
+
+    def of(self, node: Node, place: int = 0) -> list[str]:
+        if node.inputs[place] not in self.lists:
+            raise self.graph.refused(node, f"{node.inputs[place]!r} is no sequence that is known on export", _LOOP)
+        return self.lists[node.inputs[place]]
+
+    def listed(self, index: int, node: Node, proto: Any) -> list[Any]:
+        self.lists[node.outputs[0]] = list(node.inputs)
+        return []
+
+    def inserted(self, index: int, node: Node, proto: Any) -> list[Any]:
+        values = list(self.of(node))
+        place = self.constant(node, 2, "the place", len(values))
+        if not -len(values) <= place <= len(values):
+            raise self.graph.refused(node, f"there is no place {place} among {len(values)}")
+        values.insert(place if place >= 0 else place + len(values), node.inputs[1])
+        self.lists[node.outputs[0]] = values
+        return []
+
+    def erased(self, index: int, node: Node, proto: Any) -> list[Any]:
+        values = list(self.of(node))
+        place = self.constant(node, 1, "the place", -1)
+        if not -len(values) <= place < len(values):
+            raise self.graph.refused(node, f"there is no place {place} among {len(values)}")
+        del values[place]
+        self.lists[node.outputs[0]] = values
+        return []
+
+    def picked(self, index: int, node: Node, proto: Any) -> list[Any]:
+        values, place = self.of(node), self.constant(node, 1, "the place")
+        if not -len(values) <= place < len(values):
+            raise self.graph.refused(node, f"there is no place {place} among {len(values)}")
+        return [type(proto)(op_type="Identity", input=[values[place]], output=list(node.outputs))]
+
+    def counted(self, index: int, node: Node, proto: Any) -> list[Any]:
+        self.graph.constants[node.outputs[0]] = np.array(len(self.of(node)), np.int64)
+        return []
+
+    def concatenated(self, index: int, node: Node, proto: Any) -> list[Any]:
+        values = self.of(node)
+        if not values:
+            raise self.graph.refused(node, "it joins no values")
+        return self.joined(proto, values, node.outputs[0], int(node.attrs["axis"]), bool(node.attrs.get("new_axis", 0)))
+
+    def split(self, index: int, node: Node, proto: Any) -> list[Any]:
+        shape = self.graph.tensor(node.inputs[0]).shape
+        axis = int(node.attrs.get("axis", 0)) % max(len(shape), 1)
+        size, stated = shape[axis], self.graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
+        if len(node.inputs) > 1 and node.inputs[1] and stated is None:
+            raise self.graph.refused(node, f"its sizes are not known on export: {_COMPUTED}", _LOOP)
+        step = 1 if stated is None else int(stated.reshape(-1)[0])
+        if step < 1:
+            raise self.graph.refused(node, f"pieces of {step}")
+        sizes = [min(step, size - begin) for begin in range(0, size, step)]
+        if stated is not None and stated.ndim:
+            sizes = [int(one) for one in stated]
+        output = node.outputs[0]
+        names = [f"{output}/{number}" for number in range(len(sizes))]
+        pieces = type(proto)(op_type="Split", input=[node.inputs[0]], output=names, name=node.name)
+        pieces.attribute.add(name="axis", type=2, i=axis)
+        if self.graph.opsets.get("", 13) < 13:
+            pieces.attribute.add(name="split", type=7, ints=sizes)
+        else:
+            self.graph.constants[f"{output}/sizes"] = np.array(sizes)
+            pieces.input.append(f"{output}/sizes")
+        made = [pieces]
+        self.lists[output] = names
+        if stated is None and not node.attrs.get("keepdims", 1):
+            self.lists[output] = [f"{name}/row" for name in names]
+            made += [self.row(name, axis) for name in names]
+        return made
+
+    def row(self, name: str, axis: int) -> Any:
+        from onnx import helper
+
+        if self.graph.opsets.get("", 13) < 13:
+            return helper.make_node("Squeeze", [name], [f"{name}/row"], axes=[axis])
+        self.graph.constants[f"{name}/axis"] = np.array([axis])
+        return helper.make_node("Squeeze", [name, f"{name}/axis"], [f"{name}/row"])
+
+
+_REWRITES: dict[str, Callable[[Unrolled, int, Node, Any], list[Any]]] = {
+    "If": Unrolled.decided,
+    "Loop": Unrolled.turn,
+    "Scan": Unrolled.scanned,
+    "SequenceEmpty": Unrolled.listed,
+    "SequenceConstruct": Unrolled.listed,
+    "SequenceInsert": Unrolled.inserted,
+    "SequenceErase": Unrolled.erased,
+    "SequenceAt": Unrolled.picked,
+    "SequenceLength": Unrolled.counted,
+    "ConcatFromSequence": Unrolled.concatenated,
+    "SplitToSequence": Unrolled.split,
+}

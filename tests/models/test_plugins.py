@@ -17,7 +17,7 @@ from socsched.descriptor.pipeline import Stage  # noqa: E402
 from socsched.graph.rules import check_operators  # noqa: E402
 from socsched.models.onnx_file import is_taken_as_it_is  # noqa: E402
 from socsched.models.onnx_import import model as read_model  # noqa: E402
-from socsched.models.onnx_plugins import without_plugins  # noqa: E402
+from socsched.models.onnx_integers import without_plugins  # noqa: E402
 from socsched.models.work import stage_work  # noqa: E402
 
 Array = np.ndarray[Any, Any]

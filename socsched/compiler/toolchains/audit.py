@@ -10,8 +10,9 @@ are about one, so any scale serves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -146,12 +147,10 @@ class Probe:
         build = _BUILDERS.get(self.kind)
         if build is None:
             return None
-        graph = _Graph()
-        output = build(graph, self.attrs)
-        model = graph.model(output)
+        model, values = build(self.attrs).model()
         if self.dtype == "int8":
             whole = {one.name for one in model.graph.value_info if one.type.tensor_type.elem_type != 1}
-            names = [*graph.values, *(name for node in model.graph.node for name in node.output if name not in whole)]
+            names = [*values, *(name for node in model.graph.node for name in node.output if name not in whole)]
             try:
                 model = quantised(model, dict.fromkeys(names, STEP), unsigned)
             except CompileError:
@@ -160,55 +159,63 @@ class Probe:
         return data
 
 
-class _Graph:
-    """Nodes of a probe's model; the input is an image unless `shape` says otherwise."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Node:
+    """An operator of a probe: operands are others, arrays for constants, lists for images of a shape, "" for none."""
 
-    def __init__(self) -> None:
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-        self.inputs: list[Any] = []
-        self.values: list[str] = []
+    op: str
+    operands: Sequence[Any]
+    attrs: Mapping[str, Any]
+    more: Sequence[str] = ()
 
-    def image(self, *shape: int) -> str:
-        from onnx import TensorProto, helper
-
-        name = f"x{len(self.inputs)}"
-        size = list(shape) or [1, CHANNELS, SIZE, SIZE]
-        self.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, size))
-        self.values.append(name)
-        return name
-
-    def constant(self, array: Any) -> str:
-        from onnx import numpy_helper
-
-        name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
-        return name
-
-    def weights(self, *shape: int) -> str:
-        return self.constant((np.random.default_rng(0).standard_normal(shape) / 8).astype(np.float32))
-
-    def node(self, op: str, *inputs: str, **attrs: Any) -> str:
-        from onnx import helper
-
-        name = f"n{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attrs))
-        return name
-
-    def model(self, output: str) -> Any:
+    def model(self) -> tuple[Any, list[str]]:
+        """Return the ONNX model that ends with this operator, and its inputs."""
         import onnx
-        from onnx import TensorProto, helper
+        from onnx import TensorProto, helper, numpy_helper
 
-        value = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
-        graph = helper.make_graph(self.nodes, "probe", self.inputs, [value], self.constants)
+        nodes, constants, inputs = list[Any](), list[Any](), list[Any]()
+        names: dict[int, str] = {}
+
+        def named(operand: Any) -> str:
+            if isinstance(operand, str) or id(operand) in names:
+                return operand if isinstance(operand, str) else names[id(operand)]
+            if isinstance(operand, _Node):
+                given, name = [named(one) for one in operand.operands], f"n{len(nodes)}"
+                nodes.append(helper.make_node(operand.op, given, [name, *operand.more], name=name, **operand.attrs))
+            elif isinstance(operand, list):
+                name = f"x{len(inputs)}"
+                inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, operand))
+            else:
+                name = f"c{len(constants)}"
+                constants.append(numpy_helper.from_array(np.ascontiguousarray(operand), name))
+            return names.setdefault(id(operand), name)
+
+        value = helper.make_tensor_value_info(named(self), TensorProto.FLOAT, None)
+        graph = helper.make_graph(nodes, "probe", inputs, [value], constants)
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
-        return onnx.shape_inference.infer_shapes(made)
+        return onnx.shape_inference.infer_shapes(made), [one.name for one in inputs]
 
 
-Build = Callable[[_Graph, Mapping[str, float]], str]
+Attrs = Mapping[str, float]
 
 
-def _window(attrs: Mapping[str, float]) -> tuple[dict[str, Any], int]:
+def _node(op: str, *operands: Any, **attrs: Any) -> _Node:
+    return _Node(op, operands, attrs)
+
+
+def _image(channels: float = CHANNELS, height: float = SIZE, width: float = 0) -> list[int]:
+    return [1, int(channels), int(height), int(width or height)]
+
+
+def _weights(*shape: int) -> Any:
+    return (np.random.default_rng(0).standard_normal(shape) / 8).astype(np.float32)
+
+
+def _whole(*numbers: int) -> Any:
+    return np.asarray(numbers, np.int64)
+
+
+def _window(attrs: Attrs) -> tuple[dict[str, Any], int]:
     """Return the attributes of a sliding window, and an image size that holds a few positions of it."""
     a = {**_WINDOWS, **{name: int(value) for name, value in attrs.items()}}
     kernel, strides = [a["kernel_h"], a["kernel_w"]], [a["stride_h"], a["stride_w"]]
@@ -217,152 +224,80 @@ def _window(attrs: Mapping[str, float]) -> tuple[dict[str, Any], int]:
     return window, max(SIZE, (max(kernel) - 1) * a["dilation"] + 1 + 3 * max(strides))
 
 
-def _conv(graph: _Graph, attrs: Mapping[str, float]) -> str:
+def _conv(attrs: Attrs) -> _Node:
     window, size = _window(attrs)
     channels, groups = int(attrs.get("in_channels", CHANNELS)), int(attrs.get("groups", 1))
-    weights = graph.weights(channels, channels // groups, *window["kernel_shape"])
-    return graph.node("Conv", graph.image(1, channels, size, size), weights, group=groups, **window)
+    weights = _weights(channels, channels // groups, *window["kernel_shape"])
+    return _node("Conv", _image(channels, size), weights, group=groups, **window)
 
 
-def _transposed(graph: _Graph, attrs: Mapping[str, float]) -> str:
+def _transposed(attrs: Attrs) -> _Node:
     window, _ = _window(attrs)
-    size = 12 + max(window["pads"])
-    weights = graph.weights(CHANNELS, CHANNELS, *window["kernel_shape"])
-    return graph.node("ConvTranspose", graph.image(1, CHANNELS, size, size), weights, **window)
+    weights = _weights(CHANNELS, CHANNELS, *window["kernel_shape"])
+    return _node("ConvTranspose", _image(CHANNELS, 12 + max(window["pads"])), weights, **window)
 
 
-def _pool(op: str) -> Build:
-    def build(graph: _Graph, attrs: Mapping[str, float]) -> str:
-        window, size = _window(attrs)
-        dilations = window.pop("dilations")
-        window.update({"dilations": dilations} if op == "MaxPool" else {"count_include_pad": 1})
-        return graph.node(op, graph.image(1, int(attrs.get("in_channels", CHANNELS)), size, size), **window)
-
-    return build
+def _pool(op: str, attrs: Attrs) -> _Node:
+    window, size = _window(attrs)
+    dilations = window.pop("dilations")
+    window.update({"dilations": dilations} if op == "MaxPool" else {"count_include_pad": 1})
+    return _node(op, _image(attrs.get("in_channels", CHANNELS), size), **window)
 
 
-def _unary(op: str, **more: Any) -> Build:
-    return lambda graph, attrs: graph.node(op, graph.image(), **more)
-
-
-def _binary(op: str) -> Build:
-    def build(graph: _Graph, attrs: Mapping[str, float]) -> str:
-        channels = int(attrs.get("in_channels", CHANNELS))
-        return graph.node(op, graph.image(1, channels, SIZE, SIZE), graph.image(1, channels, SIZE, SIZE))
-
-    return build
-
-
-def _global_pool(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    side = int(attrs.get("window", 8))
-    return graph.node("GlobalAveragePool", graph.image(1, int(attrs.get("in_channels", CHANNELS)), side, side))
-
-
-def _batch_norm(graph: _Graph, attrs: Mapping[str, float]) -> str:
+def _batch_norm(attrs: Attrs) -> _Node:
     channels = int(attrs.get("in_channels", CHANNELS))
     ones = np.ones(channels, np.float32)
-    statistics = [graph.constant(ones), graph.constant(ones * 0.5), graph.constant(ones * 0.25), graph.constant(ones)]
-    return graph.node("BatchNormalization", graph.image(1, channels, SIZE, SIZE), *statistics)
+    return _node("BatchNormalization", _image(channels), ones * 1, ones * 0.5, ones * 0.25, ones)
 
 
-def _resize(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    scale = attrs.get("scale", 2)
-    scales = [1.0, 1.0, attrs.get("scale_h", scale), attrs.get("scale_w", scale)]
-    mode = "linear" if attrs.get("bilinear") else "nearest"
-    more = {"nearest_mode": "floor"} if mode == "nearest" else {}
-    factors = graph.constant(np.asarray(scales, np.float32))
-    coordinates = "asymmetric" if mode == "nearest" else "half_pixel"
-    image = graph.image()
-    return graph.node("Resize", image, "", factors, mode=mode, coordinate_transformation_mode=coordinates, **more)
+def _resize(attrs: Attrs) -> _Node:
+    scale, linear = attrs.get("scale", 2), bool(attrs.get("bilinear"))
+    scales = np.asarray([1.0, 1.0, attrs.get("scale_h", scale), attrs.get("scale_w", scale)], np.float32)
+    ways: tuple[Any, ...] = (
+        ("linear", "half_pixel", {}) if linear else ("nearest", "asymmetric", {"nearest_mode": "floor"})
+    )
+    mode, places, more = ways
+    return _node("Resize", _image(), "", scales, mode=mode, coordinate_transformation_mode=places, **more)
 
 
-def _softmax(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    length, axis = int(attrs.get("axis_dim", CHANNELS)), int(attrs.get("axis", 1))
-    shape = [1, CHANNELS, 4, 4]
-    shape[axis] = length
-    return graph.node("Softmax", graph.image(*shape), axis=axis)
+def _softmax(attrs: Attrs) -> _Node:
+    axis, shape = int(attrs.get("axis", 1)), [1, CHANNELS, 4, 4]
+    shape[axis] = int(attrs.get("axis_dim", CHANNELS))
+    return _node("Softmax", shape, axis=axis)
 
 
-def _reduce(op: str) -> Build:
-    def build(graph: _Graph, attrs: Mapping[str, float]) -> str:
-        axes = [2, 3] if attrs.get("spatial") else [1]
-        if op == "ReduceSum":
-            return graph.node(op, graph.image(), graph.constant(np.asarray(axes, np.int64)), keepdims=1)
-        return graph.node(op, graph.image(), axes=axes, keepdims=1)
-
-    return build
+def _reduced(op: str, attrs: Attrs) -> _Node:
+    axes = [2, 3] if attrs.get("spatial") else [1]
+    if op == "ReduceSum":
+        return _node(op, _image(), _whole(*axes), keepdims=1)
+    return _node(op, _image(), axes=axes, keepdims=1)
 
 
-def _layer_norm(graph: _Graph, attrs: Mapping[str, float]) -> str:
+def _layer_norm(attrs: Attrs) -> _Node:
     """Write the operator out, as hand-overs do: before opset 17 ONNX has none."""
-    image, ones = graph.image(1, 64, CHANNELS), np.ones(CHANNELS, np.float32)
-    centred = graph.node("Sub", image, graph.node("ReduceMean", image, axes=[2], keepdims=1))
-    square = graph.node("Pow", centred, graph.constant(np.float32(2)))
-    variance = graph.node("ReduceMean", square, axes=[2], keepdims=1)
-    deviation = graph.node("Sqrt", graph.node("Add", variance, graph.constant(np.float32(1e-5))))
-    scaled = graph.node("Mul", graph.node("Div", centred, deviation), graph.constant(ones))
-    return graph.node("Add", scaled, graph.constant(ones))
+    image, ones = [1, 64, CHANNELS], np.ones(CHANNELS, np.float32)
+    centred = _node("Sub", image, _node("ReduceMean", image, axes=[2], keepdims=1))
+    variance = _node("ReduceMean", _node("Pow", centred, np.float32(2)), axes=[2], keepdims=1)
+    deviation = _node("Sqrt", _node("Add", variance, np.float32(1e-5)))
+    scaled = _node("Mul", _node("Div", centred, deviation), ones)
+    return _node("Add", scaled, ones * 1)
 
 
-def _clip(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    return graph.node("Clip", graph.image(), graph.constant(np.float32(0)), graph.constant(np.float32(6)))
-
-
-def _slice(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    ranges = [graph.constant(np.asarray([value], np.int64)) for value in (0, CHANNELS // 2, 1, 1)]
-    return graph.node("Slice", graph.image(), *ranges)
-
-
-def _pad(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    pads = graph.constant(np.asarray([0, 0, 1, 1, 0, 0, 1, 1], np.int64))
-    return graph.node("Pad", graph.image(), pads, graph.constant(np.float32(0)))
-
-
-def _reshape(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    shape = graph.constant(np.asarray([1, CHANNELS * 2, SIZE // 2, SIZE], np.int64))
-    return graph.node("Reshape", graph.image(), shape)
-
-
-def _gather(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    return graph.node("Gather", graph.image(), graph.constant(np.asarray([1, 0, 3], np.int64)), axis=1)
-
-
-def _compared(op: str) -> Build:
+def _chosen(op: str, attrs: Attrs) -> _Node:
     """Return a comparison and the choice that depends on it, since a network's results are no truth values."""
-
-    def build(graph: _Graph, attrs: Mapping[str, float]) -> str:
-        one, other = graph.image(), graph.image()
-        return graph.node("Where", graph.node(op, one, other), one, other)
-
-    return build
+    one, other = _image(), _image()
+    return _node("Where", _node(op, one, other), one, other)
 
 
-def _logical(op: str) -> Build:
-    def build(graph: _Graph, attrs: Mapping[str, float]) -> str:
-        one, other = graph.image(), graph.image()
-        truths = [graph.node("Less", one, other), graph.node("Greater", one, other)][: 1 if op == "Not" else 2]
-        return graph.node("Where", graph.node(op, *truths), one, other)
-
-    return build
+def _logical(op: str, attrs: Attrs) -> _Node:
+    one, other = _image(), _image()
+    truths = [_node("Less", one, other), _node("Greater", one, other)][: 1 if op == "Not" else 2]
+    return _node("Where", _node(op, *truths), one, other)
 
 
-def _grid_sample(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    return graph.node("GridSample", graph.image(), graph.image(1, 8, 8, 2), mode="bilinear")
-
-
-def _conv3d(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    return graph.node("Conv", graph.image(1, CHANNELS, 4, SIZE, SIZE), graph.weights(CHANNELS, CHANNELS, 3, 3, 3))
-
-
-def _topk(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    values = graph.node("TopK", graph.image(1, 256), graph.constant(np.asarray([16], np.int64)), axis=1)
-    graph.nodes[-1].output.append("places")
-    return values
-
-
-def _scatter(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    indices = graph.constant(np.asarray([[[0, 0, 1]]], np.int64).reshape(1, 3))
-    return graph.node("ScatterND", graph.image(), indices, graph.image(1, SIZE))
+def _scatter(attrs: Attrs) -> _Node:
+    image = _image()
+    return _node("ScatterND", image, np.asarray([[[0, 0, 1]]], np.int64).reshape(1, 3), [1, SIZE])
 
 
 _UNARY = {
@@ -380,44 +315,46 @@ _COMPARED = {
 }  # fmt: skip
 _LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_not": "Not"}
 _REDUCTIONS = {"reduce_max": "ReduceMax", "reduce_mean": "ReduceMean", "reduce_sum": "ReduceSum"}
-_BUILDERS: dict[str, Build] = {
-    **{kind: _unary(op) for kind, op in _UNARY.items()},
-    **{kind: _binary(op) for kind, op in _BINARY.items()},
-    **{kind: _reduce(op) for kind, op in _REDUCTIONS.items()},
-    **{kind: _compared(op) for kind, op in _COMPARED.items()},
-    **{kind: _logical(op) for kind, op in _LOGICAL.items()},
+_BUILDERS: Mapping[str, Callable[[Attrs], _Node]] = {
+    **{kind: partial(lambda op, attrs: _node(op, _image()), op) for kind, op in _UNARY.items()},
+    **{
+        kind: partial(lambda op, a: _node(op, *(_image(a.get("in_channels", CHANNELS)) for _ in range(2))), op)
+        for kind, op in _BINARY.items()
+    },
+    **{kind: partial(_reduced, op) for kind, op in _REDUCTIONS.items()},
+    **{kind: partial(_chosen, op) for kind, op in _COMPARED.items()},
+    **{kind: partial(_logical, op) for kind, op in _LOGICAL.items()},
     "conv2d": _conv,
     "conv2d_transpose": _transposed,
-    "dense": lambda graph, attrs: graph.node("Gemm", graph.image(1, 64), graph.weights(32, 64), transB=1),
-    "matmul": lambda graph, attrs: graph.node("MatMul", graph.image(1, 2, 32, 64), graph.image(1, 2, 64, 32)),
-    "max_pool": _pool("MaxPool"),
-    "avg_pool": _pool("AveragePool"),
-    "global_avg_pool": _global_pool,
-    "clip": _clip,
-    "leaky_relu": _unary("LeakyRelu", alpha=0.1),
-    "prelu": lambda graph, attrs: graph.node("PRelu", graph.image(), graph.weights(CHANNELS, 1, 1)),
-    "lrn": _unary("LRN", size=5),
+    "dense": lambda attrs: _node("Gemm", [1, 64], _weights(32, 64), transB=1),
+    "matmul": lambda attrs: _node("MatMul", [1, 2, 32, 64], [1, 2, 64, 32]),
+    "max_pool": partial(_pool, "MaxPool"),
+    "avg_pool": partial(_pool, "AveragePool"),
+    "global_avg_pool": lambda attrs: _node(
+        "GlobalAveragePool", _image(attrs.get("in_channels", CHANNELS), attrs.get("window", 8))
+    ),
+    "clip": lambda attrs: _node("Clip", _image(), np.float32(0), np.float32(6)),
+    "leaky_relu": lambda attrs: _node("LeakyRelu", _image(), alpha=0.1),
+    "prelu": lambda attrs: _node("PRelu", _image(), _weights(CHANNELS, 1, 1)),
+    "lrn": lambda attrs: _node("LRN", _image(), size=5),
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
-    "concat": lambda graph, attrs: graph.node("Concat", graph.image(), graph.image(), axis=1),
+    "concat": lambda attrs: _node("Concat", _image(), _image(), axis=1),
     "resize2d": _resize,
     "softmax": _softmax,
-    "slice": _slice,
-    "pad": _pad,
-    "reshape": _reshape,
-    "transpose": lambda graph, attrs: graph.node("Transpose", graph.image(), perm=[0, 2, 3, 1]),
-    "gather": _gather,
-    "scatter": _scatter,
-    "scatter_nd": _scatter,
-    "grid_sample": _grid_sample,
-    "other_conv": _conv3d,
-    "topk": _topk,
-    "cast": lambda graph, attrs: graph.node("Cast", graph.node("Cast", graph.image(), to=6), to=1),
-    "argmax": lambda graph, attrs: graph.node("Cast", graph.node("ArgMax", graph.image(), axis=1), to=1),
-    "power": lambda graph, attrs: graph.node("Pow", graph.image(), graph.constant(np.float32(3))),
-    "instance_norm": lambda graph, attrs: graph.node(
-        "InstanceNormalization", graph.image(), graph.weights(CHANNELS), graph.weights(CHANNELS)
-    ),
+    "slice": lambda attrs: _node("Slice", _image(), *(_whole(number) for number in (0, CHANNELS // 2, 1, 1))),
+    "pad": lambda attrs: _node("Pad", _image(), _whole(0, 0, 1, 1, 0, 0, 1, 1), np.float32(0)),
+    "reshape": lambda attrs: _node("Reshape", _image(), _whole(1, CHANNELS * 2, SIZE // 2, SIZE)),
+    "transpose": lambda attrs: _node("Transpose", _image(), perm=[0, 2, 3, 1]),
+    "gather": lambda attrs: _node("Gather", _image(), _whole(1, 0, 3), axis=1),
+    **dict.fromkeys(("scatter", "scatter_nd"), _scatter),
+    "grid_sample": lambda attrs: _node("GridSample", _image(), [1, 8, 8, 2], mode="bilinear"),
+    "other_conv": lambda attrs: _node("Conv", [1, CHANNELS, 4, SIZE, SIZE], _weights(CHANNELS, CHANNELS, 3, 3, 3)),
+    "topk": lambda attrs: _Node("TopK", ([1, 256], _whole(16)), {"axis": 1}, ("places",)),
+    "cast": lambda attrs: _node("Cast", _node("Cast", _image(), to=6), to=1),
+    "argmax": lambda attrs: _node("Cast", _node("ArgMax", _image(), axis=1), to=1),
+    "power": lambda attrs: _node("Pow", _image(), np.float32(3)),
+    "instance_norm": lambda attrs: _node("InstanceNormalization", _image(), _weights(CHANNELS), _weights(CHANNELS)),
 }
 
 _SHAPES: dict[str, tuple[Mapping[str, float], ...]] = {

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from socsched.api.loading import load_pipeline, load_platform
 from socsched.api.options import PlanOptions
-
-if TYPE_CHECKING:
-    from socsched.descriptor.pipeline import Pipeline
-    from socsched.descriptor.platform import Platform
-    from socsched.planning.plan import Plan
+from socsched.api.planning import plan_with
+from socsched.descriptor.catalog import HOST, platform_names
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Platform
+from socsched.errors import CompileError
+from socsched.graph.rules import fall_back
+from socsched.models.work import stage_work
+from socsched.planning.plan import Plan
+from socsched.progress import tell
 
 Answer = Literal["yes", "likely", "open", "no"]
 DRIFT = "two releases of one vendor's compiler differ by 0.24 (p10) to 1.7 (p90) on the same board (SA8775P, AI Hub)"
@@ -62,10 +67,6 @@ def advise(pipelines: Sequence[str | Path | Pipeline], options: AdviseOptions = 
     A board is planned in the modes that `plan` would try.  Raises UsageError for unknown names, DescriptorError for
     files with faults; a network that no engine takes is an answer.
     """
-    from socsched.api.loading import load_pipeline, load_platform
-    from socsched.descriptor.catalog import HOST, platform_names
-    from socsched.progress import tell
-
     names = options.boards or tuple(name for name in platform_names() if name != HOST)
     asked = [_asked(load_pipeline(pipeline), options) for pipeline in pipelines]
     found = []
@@ -88,8 +89,6 @@ def _asked(pipeline: Pipeline, options: AdviseOptions) -> Pipeline:
 
 
 def _advice(pipeline: Pipeline, board: Platform, mode: str | None) -> Advice:
-    from socsched.api.planning import plan_with
-
     falls_back = tuple(_fallen_back(pipeline, board))
     plan = plan_with(pipeline, board, mode, PlanOptions(refine=False))
     places = tuple((task.name, f"{task.engine} {task.precision}".strip()) for task in plan.tasks)
@@ -140,10 +139,6 @@ def _interval(plan: Plan, path: Sequence[str], expected: float) -> tuple[int, in
 
 def _fallen_back(pipeline: Pipeline, board: Platform) -> list[tuple[str, str]]:
     """Return what accelerators would leave to the CPU of every stage with a network."""
-    from socsched.errors import CompileError
-    from socsched.graph.rules import fall_back
-    from socsched.models.work import stage_work
-
     reasons = []
     engines = {e.operators.name: e for e in board.engines if e.operators.name}  # equal engines take the same
     for stage in pipeline.stages:

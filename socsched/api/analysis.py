@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
-if TYPE_CHECKING:
-    from socsched.descriptor.limits import Verdict
-    from socsched.descriptor.taskset import TaskSet
-    from socsched.planning.plan import Plan
-    from socsched.schedulability.published.choose import Analysis as TaskSetAnalysis
+from socsched.api.loading import load_plan
+from socsched.descriptor.limits import Verdict
+from socsched.descriptor.taskset import TaskSet
+from socsched.planning.plan import Plan
+from socsched.planning.recheck import recheck
+from socsched.reporting.analysis import analysis, jobs_document
+from socsched.schedulability.published.choose import Analysis as TaskSetAnalysis
+from socsched.schedulability.published.schedule_abstraction import decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +42,10 @@ def analyze(subject: str | Path | Plan | TaskSet, margins: bool = False) -> Anal
     The verdict of a plan is computed anew: undecided where it states anything that no analysis covers.  `margins`: of
     each task, which plans of more than `reporting.analysis.MARGINS` tasks lack otherwise.
     """
-    from socsched.descriptor.taskset import TaskSet
-
     if isinstance(subject, TaskSet):
         from socsched.schedulability.published.choose import analyse
 
         return analyse(subject)
-    from socsched.api.loading import load_plan
-    from socsched.planning.recheck import recheck
-    from socsched.reporting.analysis import analysis
-
     checked = recheck(load_plan(subject))
     return Analysis(checked.plan, analysis(checked, margins))
 
@@ -67,8 +64,6 @@ def analyze_jobs(file: str | Path, processors: int = 1, precedence: str | Path |
     `precedence`: the file that says which jobs wait for which.  Raises InputError or DescriptorError for faulty files.
     """
     from socsched.interchange.nptest import read_jobs
-    from socsched.reporting.analysis import jobs_document
-    from socsched.schedulability.published.schedule_abstraction import decide
 
     found = read_jobs(Path(file), Path(precedence) if precedence is not None else None)
     verdict = decide(found.jobs, processors)

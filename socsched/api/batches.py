@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from socsched.descriptor.taskset import UNITS, PeriodicTask, TaskSet, taskset_from_mapping
+from socsched.descriptor.taskset import Policy as Scheme
 from socsched.errors import UsageError
+from socsched.limits import LONGEST_NS
+from socsched.sim.build import expect_segments
+from socsched.sim.policies import Key, Policy
 
 if TYPE_CHECKING:
-    from socsched.descriptor.taskset import Policy as Scheme
-    from socsched.descriptor.taskset import TaskSet
     from socsched.schedulability.many_sets import PlainSets
-    from socsched.sim.policies import Key, Policy
 
 Columns = dict[str, NDArray[Any]]
 """Columns of equal length by name."""
@@ -27,8 +29,6 @@ class _Drawn:
     """Task sets given as arrays: whole ns by name, sets along the first axis, `there` where there is a task."""
 
     def __init__(self, given: Mapping[str, ArrayLike], policy: str | None, processors: int, time_unit: str) -> None:
-        from socsched.descriptor.taskset import UNITS, taskset_from_mapping
-
         unknown = [name for name in given if name not in FIELDS]
         if unknown or "period" not in given or "wcet" not in given:
             raise UsageError(
@@ -65,8 +65,6 @@ class _Drawn:
             self._check(outside, "cpu", f"a processor below {processors}")
 
     def _whole(self, name: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        from socsched.limits import LONGEST_NS
-
         scale = 1 if name in ("prio", "cpu") else self.unit_ns
         scaled = np.where(self.there, values, 0.0) * scale
         rounded = np.rint(scaled)
@@ -94,8 +92,6 @@ class _Drawn:
 
     def set(self, row: int) -> TaskSet:
         """Return one of the sets; tasks are numbered by their columns."""
-        from socsched.descriptor.taskset import PeriodicTask, TaskSet
-
         cells = {name: values[row].tolist() for name, values in self.values.items()}
         tasks = tuple(
             PeriodicTask(
@@ -208,7 +204,6 @@ def simulate_many(
     preemptions, migrations.
     """
     from socsched.api.simulation import duration_ns, simulate_set
-    from socsched.sim.build import expect_segments
     from socsched.sim.tasksets import choose_horizon
 
     _check_rows(by)

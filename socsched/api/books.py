@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from socsched.api.loading import load_pipeline, load_platform
 from socsched.api.options import PlanOptions
 from socsched.api.planning import options_of, pin_stages, plan_with, set_deadlines
 from socsched.api.stamp import stamped
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Platform
 from socsched.modebook.book import Book, make_book
 from socsched.modebook.build import build_entries
 from socsched.modebook.cells import Cell, CellContext, axes_of
 from socsched.modebook.transitions import switches
+from socsched.planning.plan import Plan
 from socsched.planning.workload import Limits
 from socsched.units import parse_duration
-
-if TYPE_CHECKING:
-    from socsched.descriptor.pipeline import Pipeline
-    from socsched.descriptor.platform import Platform
-    from socsched.planning.plan import Plan
 
 QUICK = 500
 """Budget (evaluations) of the search for a plan that only shows what is unmet."""

@@ -8,15 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched.api.loading import load_pipeline, load_plan, load_platform, pipeline_of, plan_document
 from socsched.api.options import CompileOptions
+from socsched.api.planning import options_of, plan_with
+from socsched.api.stamp import options_in
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Platform
 from socsched.errors import MachineError
+from socsched.graph.partition import parse_part
+from socsched.models.weights import load_weights
+from socsched.planning.plan import Plan
+from socsched.planning.residency import refuse_loads
 from socsched.units import format_duration
 
 if TYPE_CHECKING:
-    from socsched.descriptor.pipeline import Pipeline
-    from socsched.descriptor.platform import Platform
     from socsched.executor.check_bundle import Point
-    from socsched.planning.plan import Plan
 
 Note = Callable[[str], None]
 
@@ -38,9 +44,6 @@ def compile(
     `scales`: the file of int8 scales that `socsched calibrate` wrote.  Raises CompileError if an engine's compiler
     rejects a stage.
     """
-    from socsched.api.loading import load_plan, pipeline_of
-    from socsched.planning.residency import refuse_loads
-
     loaded = load_plan(plan)
     refuse_loads(loaded)
     options = CompileOptions(
@@ -67,7 +70,6 @@ def compile_plan(
     Raises MachineError where a tool is missing, UsageError for stages that the executor does not run: a bundle of a
     whole plan starts on its board, or there is none.
     """
-    from socsched.api.loading import load_platform, plan_document
     from socsched.compiler.packaging.deploy import placement, runtimes_by_stage, shares_by_stage
     from socsched.executor.application import require_compilers, write_application
 
@@ -94,9 +96,6 @@ def _shippable(plan: Plan, pipeline: Pipeline, platform: Platform, note: Note) -
 
     MachineError where the new one misses what the given one meets.
     """
-    from socsched.api.loading import load_pipeline, pipeline_of
-    from socsched.api.planning import options_of, plan_with
-    from socsched.api.stamp import options_in
     from socsched.executor.vendor_stages import lacks_runtime
 
     lacking = {task.name: why for task in plan.tasks if (why := lacks_runtime(task, pipeline, platform))}
@@ -137,8 +136,6 @@ def compile_pipeline(
     """Compile the stages of a pipeline for every engine that takes them, or as `planned`, and return the manifest."""
     from socsched.compiler.packaging.deploy import BundleRequest, compile_bundle
     from socsched.compiler.quantize.scales import read_pipeline_scales
-    from socsched.graph.partition import parse_part
-    from socsched.models.weights import load_weights
 
     request = BundleRequest(
         stage=options.stage,

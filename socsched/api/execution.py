@@ -9,18 +9,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched.api.loading import load_plan, pipeline_of
 from socsched.api.options import RunOptions
 from socsched.api.results import Result
+from socsched.cost.learned import learn as keep
+from socsched.cost.learned import place
+from socsched.descriptor.catalog import HOST, get_platform
+from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
+from socsched.faults.model import RUN
+from socsched.planning.plan import Plan
+from socsched.trace.metrics import result
+from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from socsched.descriptor.pipeline import Pipeline
-    from socsched.planning.plan import Plan
     from socsched.runtime.boards.base import Board
     from socsched.runtime.frames import FrameReport
     from socsched.runtime.options import Options
     from socsched.trace.io import RunDocument
-    from socsched.trace.trace import Trace
 
 Note = Callable[[str], None]
 _MOST_REASONS = 8
@@ -52,7 +58,6 @@ def run(
     name.  `folder` receives journal and frames while the run goes on.  `on_frame` is called at the end of every chain.
     Raises UsageError for a plan that this machine cannot run, MachineError without a C++ compiler.
     """
-    from socsched.api.loading import load_plan, pipeline_of
     from socsched.api.simulation import duration_ns
     from socsched.executor.run_native import execute
     from socsched.executor.settings import AUTO, NATIVE
@@ -91,7 +96,6 @@ def _settings(options: RunOptions, plan: Plan, pipeline: Pipeline, board: Board,
     """Return the executor's options; reads files, makes or reads spare plans."""
     from socsched.api.folders import JOURNAL
     from socsched.faults.file import load_faults
-    from socsched.faults.model import RUN
     from socsched.runtime.collect import NAME
     from socsched.runtime.options import Options, load_policies
 
@@ -115,7 +119,6 @@ def _settings(options: RunOptions, plan: Plan, pipeline: Pipeline, board: Board,
 
 
 def _spare_plans(names: Sequence[str], plan: Plan, pipeline: Pipeline, board: Board) -> tuple[Plan, ...]:
-    from socsched.api.loading import load_plan
     from socsched.modebook.book import is_book, load_book
 
     plans: list[Plan] = []
@@ -138,7 +141,6 @@ def _spare_plans(names: Sequence[str], plan: Plan, pipeline: Pipeline, board: Bo
 def _finished(plan: Plan, trace: Trace, options: Options, board: Board, accounts: dict[str, dict[str, int]]) -> Run:
     """Return the result of a run with its figures."""
     from socsched.runtime.overheads import overheads
-    from socsched.trace.metrics import result
 
     reasons = Counter(instant.text for instant in trace.instants if instant.kind in ("abort", "fault"))
     known: RunDocument = {
@@ -163,10 +165,6 @@ def learn(run: Result, pipeline: Pipeline) -> list[str]:
     Jobs that ran while another one did are left out: contention is no part of a stage's own time.  Raises UsageError
     for a run elsewhere.
     """
-    from socsched.cost.learned import learn as keep
-    from socsched.cost.learned import place
-    from socsched.descriptor.catalog import HOST
-
     if run.plan.platform != HOST or run.trace is None or run.trace.kind != "measured":
         raise UsageError("only a run of a plan for this machine teaches its times", "plan with -p host")
     done = sorted((job for job in run.trace.jobs if job.status == "done"), key=lambda job: job.start_ns)
@@ -223,7 +221,6 @@ def compute(
 
     With `vendor`, stages of accelerators run in their vendor's simulator.
     """
-    from socsched.descriptor.catalog import get_platform
     from socsched.runtime.functional import compute as run
     from socsched.runtime.options import Inputs
 

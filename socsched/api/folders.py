@@ -12,15 +12,19 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from socsched import __version__, plugins
+from socsched.descriptor.json_file import JsonFile
 from socsched.errors import InputError, UsageError, writing
 from socsched.files import digests, file_digest, put_in_place, scratch
-from socsched.trace.io import FILES, MADE, require_one
+from socsched.planning import io as plan_io
+from socsched.planning.plan import Plan
+from socsched.sim.simulate import simulate as traced
+from socsched.trace import io as trace_io
+from socsched.trace.io import FILES, MADE, ResultDocument, require_one
+from socsched.trace.metrics import result
+from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
     from socsched.api.results import Result
-    from socsched.planning.plan import Plan
-    from socsched.trace.io import ResultDocument
-    from socsched.trace.trace import Trace
 
 _Entry = TypeVar("_Entry")
 PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (
@@ -50,9 +54,6 @@ def save(
     A Perfetto trace of an earlier one is removed: `render` writes one on request.  Files appear together or not at
     all; `kept`: files of this run that are in the folder already.
     """
-    from socsched.planning import io as plan_io
-    from socsched.trace import io as trace_io
-
     with writing(folder), scratch(folder) as staging:
         plan_io.save(plan, staging / PLAN)
         (staging / RESULT).write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -79,8 +80,6 @@ def describe_files(folder: Path, also: str = "") -> str:
 
 def load(folder: Path) -> tuple[Plan, Trace, ResultDocument]:
     """Read plan, trace and result of a folder as `load_trace` does."""
-    from socsched.trace.metrics import result
-
     plan, trace = load_trace(folder)
     return plan, trace, recorded(folder, plan) or result(trace, plan)
 
@@ -90,8 +89,6 @@ def recorded(folder: Path, plan: Plan) -> ResultDocument | None:
 
     Plan and trace are those of the folder, unchanged (`load_trace`).
     """
-    from socsched.descriptor.json_file import JsonFile
-
     if folder.is_file() or not (folder / MADE).is_file() or (folder / JOURNAL).is_file():
         return None
     made = JsonFile.open(folder / MADE, "list of files", "").data
@@ -117,9 +114,6 @@ def load_trace(folder: Path) -> tuple[Plan, Trace]:
 
     For a plan file, the trace is a simulation of its first hyperperiods.
     """
-    from socsched.planning import io as plan_io
-    from socsched.trace import io as trace_io
-
     if folder.is_file():
         plan = plan_io.load(folder)
         return plan, preview(plan)
@@ -143,8 +137,6 @@ PREVIEW_NS = 10 * 10**9
 
 def preview(plan: Plan) -> Trace:
     """Return a simulation of a plan for one hyperperiod, or for two of its longest periods if that is longer."""
-    from socsched.sim.simulate import simulate as traced
-
     if not plan.tasks:
         raise UsageError("nothing to show: a stage has no engine", "run `socsched plan` to see which stage and why")
     length = min(math.lcm(*(task.period_ns for task in plan.tasks)), PREVIEW_NS)
@@ -157,8 +149,6 @@ def report(results: str | Path | Result | Plan, file: str | Path) -> None:
     The suffix is one of `formats`.  The timeline shown for a plan is a simulation of its first hyperperiods.  Raises
     UsageError for another suffix, InputError for a folder without results.
     """
-    from socsched.planning.plan import Plan
-
     target = Path(file)
     if target.suffix not in formats():
         raise UsageError(f"{target}: expected a name that ends in one of {', '.join(formats())}")

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from socsched.errors import InputError, UsageError
+from socsched.models.precision import settled
+from socsched.text import one_line
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
@@ -40,7 +42,6 @@ def load_pipeline(pipeline: str | Path | Pipeline) -> Pipeline:
     Raises UsageError for an unknown name, DescriptorError for a file with faults.
     """
     from socsched.descriptor.catalog import get_pipeline
-    from socsched.models.precision import settled
 
     return settled(get_pipeline(str(pipeline))) if isinstance(pipeline, str | Path) else pipeline
 
@@ -71,8 +72,6 @@ def import_taskset(file: str | Path, processors: int = 0) -> tuple[TaskSet, tupl
 
     `processors`: where the file does not state them.  Raises InputError or DescriptorError for faulty files.
     """
-    from socsched.text import one_line
-
     path = Path(file)
     form = taskset_form(path)
     if form == "simso":

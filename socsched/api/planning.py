@@ -10,19 +10,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from socsched.api.loading import load_platform
 from socsched.api.options import PlanOptions
+from socsched.api.stamp import stamped
+from socsched.cost.profile import Profile, load_profile
+from socsched.descriptor.catalog import get_pipeline
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Platform, PowerMode
 from socsched.errors import UsageError
+from socsched.models.precision import settled
+from socsched.models.sizes import sized
+from socsched.models.work import stage_work
+from socsched.planning.clock import Clock
+from socsched.planning.plan import Plan
+from socsched.planning.plan_writer import cut_off
+from socsched.planning.residency import with_residency
+from socsched.planning.search import CostCache, Means, SearchRequest, refine, search
+from socsched.planning.uncertainty import at_upper_end
+from socsched.planning.workload import Limits
 from socsched.resources import nearest
-
-if TYPE_CHECKING:
-    from socsched.cost.profile import Profile
-    from socsched.descriptor.pipeline import Pipeline
-    from socsched.descriptor.platform import Platform, PowerMode
-    from socsched.planning.plan import Plan
-    from socsched.planning.search import CostCache, Means
-
+from socsched.schedulability.plan_analysis import without_contradictions
+from socsched.sim.simulate import run
+from socsched.trace.columns import DONE
+from socsched.trace.metrics import result
+from socsched.units import parse
 
 BEST = "best"
 """As a planner: all of them, of which the plan with the best simulation is returned."""
@@ -42,8 +55,6 @@ def plan(
 
 def options_of(**options: Any) -> PlanOptions:
     """Return planning options from the forms that callers use: caps as text or numbers, pins as a list or one text."""
-    from socsched.units import parse
-
     for name, dimension in (("power_cap", "power"), ("bandwidth_cap", "bandwidth")):
         if isinstance(options.get(name), str):
             options[name] = parse(options[name], dimension)
@@ -63,12 +74,6 @@ def plan_with(
     costs: CostCache | None = None,
 ) -> Plan:
     """Return the plan of a pipeline on a platform; `costs` are carried over from one plan of the pair to the next."""
-    from socsched.api.loading import load_platform
-    from socsched.api.stamp import stamped
-    from socsched.descriptor.catalog import get_pipeline
-    from socsched.models.precision import settled
-    from socsched.models.sizes import sized
-
     raw = get_pipeline(str(pipeline)) if isinstance(pipeline, str | Path) else pipeline
     stated = sized(raw, options.shapes, options.dims)
     loaded = set_deadlines(settled(stated, options.precisions), options.deadlines)
@@ -91,9 +96,6 @@ def _by_search(
     pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions, costs: CostCache | None
 ) -> Plan:
     """Return the plan of the built-in search."""
-    from socsched.planning.search import SearchRequest, search
-    from socsched.planning.workload import Limits
-
     pipeline = pin_stages(pipeline, platform, options.pins)
     costs = known_costs(platform, options) if costs is None else costs
     if options.prefers:
@@ -117,8 +119,6 @@ def _by_search(
         time_limit=options.time_limit,
         simulate=mean_times if options.refine else None,
     )
-    from socsched.planning.residency import with_residency
-
     request, plan = with_residency(request, search(request))
     if not options.shares:
         return plan
@@ -142,8 +142,6 @@ def groups_of(texts: Sequence[str]) -> dict[str, int]:
 
 def limits_of(texts: Sequence[str]) -> dict[str, int]:
     """Return the bytes of networks that engines keep from ENGINE=SIZE; UsageError for other texts."""
-    from socsched.units import parse
-
     found = {}
     for text in texts:
         engine, _, size = text.partition("=")
@@ -161,14 +159,8 @@ def _by_planner(
 
     With `options.refine`, expected times are those of a simulation, without replanning.
     """
-    from socsched.models.work import stage_work
-    from socsched.planning.clock import Clock
-    from socsched.planning.plan_writer import cut_off
     from socsched.planning.planners import planner
     from socsched.planning.planners.propose import make_plan
-    from socsched.planning.search import refine
-    from socsched.planning.workload import Limits
-    from socsched.schedulability.plan_analysis import without_contradictions
 
     if options.shares or options.memory:
         raise UsageError("--shares and --memory are decided by the built-in search", "leave out --planner")
@@ -215,11 +207,6 @@ def _best(pipeline: Pipeline, platform: Platform, mode: str | None, options: Pla
 
 def mean_times(plan: Plan, duration_ns: int) -> Means:
     """Return the mean response times of chains and jobs in a simulation of a plan."""
-    from socsched.planning.search import Means
-    from socsched.sim.simulate import run
-    from socsched.trace.columns import DONE
-    from socsched.trace.metrics import result
-
     trace = run(plan, duration_ns).trace
     assert trace is not None
     chains = {name: entry["response_time_ns"]["mean"] for name, entry in result(trace, plan)["chains"].items()}
@@ -235,10 +222,6 @@ def mean_times(plan: Plan, duration_ns: int) -> Means:
 
 def known_costs(board: Platform, options: PlanOptions) -> CostCache:
     """Return the costs of a platform to plan with."""
-    from socsched.models.work import stage_work
-    from socsched.planning.search import CostCache
-    from socsched.planning.uncertainty import at_upper_end
-
     adjust = at_upper_end if options.robust else None
     return CostCache(board, stage_work, profile_of(options), adjust=adjust)
 
@@ -247,8 +230,6 @@ def profile_of(options: PlanOptions) -> Profile | None:
     """Return the measured costs that planning starts from, loaded if given as a file."""
     if options.profile is None or not isinstance(options.profile, Path):
         return options.profile
-    from socsched.cost.profile import load_profile
-
     return load_profile(options.profile)
 
 
@@ -296,8 +277,6 @@ def choose_runtimes(platform: Platform, wanted: Sequence[str]) -> Platform:
 
 def set_deadlines(pipeline: Pipeline, texts: Sequence[str]) -> Pipeline:
     """Return a pipeline with the deadlines CHAIN=TIME; UsageError for an unknown chain or anything but a time."""
-    from socsched.units import parse
-
     for text in texts:
         name, _, value = text.partition("=")
         chains = [chain.name for chain in pipeline.chains]

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from socsched.api.options import ProfileOptions
+from socsched.api.loading import load_pipeline, load_platform
+from socsched.api.options import PlanOptions, ProfileOptions
+from socsched.api.planning import plan_with
 from socsched.compiler.builder import network_of, shipped_scales
 from socsched.compiler.toolchains.environments import environment
 from socsched.compiler.toolchains.hand_over import built_here, prepare, vendor_compiler
 from socsched.cost.profile import MeasuredCost, Profile
+from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
 from socsched.errors import CompileError, UsageError
 from socsched.graph.rules import check_operators
-from socsched.models.registry import get_model
+from socsched.models.registry import bindings, get_model
+from socsched.models.sizes import sized
+from socsched.models.weights import load_weights
 from socsched.models.work import stage_work
-
-if TYPE_CHECKING:
-    from socsched.planning.plan import Plan
-
+from socsched.planning.plan import Plan
+from socsched.planning.search import make_plan
 
 ERROR = 0.7
 """Relative error of RKNN's cycles: MobileNetV2 in int8 takes 1.30 ms by the table and 2.22 ms (450.7 frames/s) as
@@ -105,12 +108,7 @@ def profile(
     `vendor_model` nothing is measured: see `expected_costs`.
     """
     from socsched.api.execution import list_inputs
-    from socsched.api.loading import load_pipeline, load_platform
-    from socsched.api.options import PlanOptions
-    from socsched.api.planning import plan_with
     from socsched.executor.run_native import alone
-    from socsched.models.sizes import sized
-    from socsched.models.weights import load_weights
     from socsched.runtime.options import Inputs
     from socsched.runtime.profile import measure
 
@@ -130,10 +128,6 @@ def _together(
     times: Profile, pipeline: Pipeline, scans: Sequence[Path] | None, how: ProfileOptions, note: Note
 ) -> Profile:
     """Return a profile with the co-run matrix and the conversions of a pipeline's stages on this machine."""
-    from socsched.descriptor.catalog import get_platform
-    from socsched.models.registry import bindings
-    from socsched.models.work import stage_work
-    from socsched.planning.search import make_plan
     from socsched.runtime import corun
     from socsched.runtime.backends.base import Setting
 

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 
 from socsched.api.folders import FRAMES, NOTES, PICTURE, Sources, folders, load, load_trace, made_by, single
 from socsched.bounded import read_bytes
+from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.json_file import JsonFile
 from socsched.errors import InputError, UsageError
 from socsched.files import write_file
+from socsched.models.registry import bindings
+from socsched.planning.plan import Plan
 from socsched.text import one_line
+from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from socsched.planning.plan import Plan
     from socsched.reporting.report import Part
     from socsched.runtime.frames import FrameSource
-    from socsched.trace.trace import Trace
 
 _MOST_PICTURE, _MOST_PIXELS = 64 * 2**20, 64 * 2**20
 MAX_PICTURE = 450_000
@@ -142,8 +144,6 @@ def _shown(plan: Plan, trace: Trace, sources: Sources) -> tuple[dict[str, FrameS
 
     Frames are those of the files given, or the shipped scans, from the run's seed on; none for a simulation.
     """
-    from socsched.descriptor.catalog import get_pipeline
-    from socsched.models.registry import bindings
     from socsched.runtime.collect import detecting_stages
     from socsched.runtime.input_files import InputFiles, list_frames
     from socsched.runtime.inputs import Scenes

@@ -6,15 +6,21 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from socsched.api.loading import load_plan
 from socsched.api.results import Columns, Result, Rows, Tables, columns_of, jobs_columns, unknown_rows
+from socsched.descriptor.taskset import TaskSet
 from socsched.errors import UsageError
+from socsched.faults.file import load_faults
+from socsched.faults.model import SIMULATION, Faults
+from socsched.planning.plan import Plan
+from socsched.sim.policies import Key, Policy, name_of
+from socsched.sim.simulate import SimulationRun
+from socsched.sim.simulate import run as run_kernel
+from socsched.trace.metrics import count_abandoned
+from socsched.trace.metrics import result as of_trace
+from socsched.units import parse_duration
 
 if TYPE_CHECKING:
-    from socsched.descriptor.taskset import TaskSet
-    from socsched.faults.model import Faults
-    from socsched.planning.plan import Plan
-    from socsched.sim.policies import Key, Policy
-    from socsched.sim.simulate import SimulationRun
     from socsched.trace.io import ResultDocument
 
 
@@ -93,7 +99,6 @@ def simulate_set(
     `policy` replaces the set's own; `execution` wcet | bcet | random (between both, by `seed`).  `record` keeps the
     trace, `reported` makes every deadline a requirement of the simulated plan.
     """
-    from socsched.sim.policies import name_of
     from socsched.sim.tasksets import simulate_taskset
 
     rule = None if policy is None else name_of(policy)
@@ -149,13 +154,9 @@ def simulate(
 
     Raises UsageError for a plan without tasks, or a policy, governor or duration that cannot be simulated.
     """
-    from socsched.descriptor.taskset import TaskSet
-
     length = duration_ns(duration)
     if isinstance(subject, TaskSet):
         return simulate_set(subject, length, **options)
-    from socsched.api.loading import load_plan
-
     return simulate_plan(load_plan(subject), DEFAULT_NS if length is None else length, **options)
 
 
@@ -199,10 +200,6 @@ def policy_to_plan_with(name: str) -> str:
 
 def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | None, record: bool) -> SimulationRun:
     """Simulate a plan unchanged, with or without a trace."""
-    from socsched.faults.file import load_faults
-    from socsched.faults.model import SIMULATION, Faults
-    from socsched.sim.simulate import run as run_kernel
-
     injected = load_faults(Path(faults), plan, SIMULATION) if isinstance(faults, str | Path) else faults
     assert injected is None or isinstance(injected, Faults)
     return run_kernel(plan, length_ns, seed, None, injected, record=record)
@@ -220,9 +217,6 @@ def figures(done: SimulationRun) -> ResultDocument:
         from socsched.trace.summary import result
 
         return result(totals(done), done.lowered.plan)
-    from socsched.trace.metrics import count_abandoned
-    from socsched.trace.metrics import result as of_trace
-
     found = of_trace(done.trace, done.lowered.plan)
     lost = count_abandoned(done.trace)
     return {**found, "given_up": lost} if lost else found
@@ -230,6 +224,4 @@ def figures(done: SimulationRun) -> ResultDocument:
 
 def duration_ns(duration: str | int | None) -> int | None:
     """Return a duration in ns; ValueError for text that is not a duration."""
-    from socsched.units import parse_duration
-
     return parse_duration(duration) if isinstance(duration, str) else duration

@@ -7,17 +7,16 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from socsched import __version__
+from socsched.api.options import PlanOptions
+from socsched.descriptor.catalog import input_hashes
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Platform
 from socsched.files import file_digest, sources_digest
-from socsched.planning.plan import AUTO, PIPELINE, PLATFORM, SOURCES, Requirement, requirements_of
-
-if TYPE_CHECKING:
-    from socsched.api.options import PlanOptions
-    from socsched.descriptor.pipeline import Pipeline
-    from socsched.descriptor.platform import Platform
-    from socsched.planning.plan import Plan
+from socsched.models.onnx_import import portable
+from socsched.planning.plan import AUTO, PIPELINE, PLATFORM, SOURCES, Plan, Requirement, requirements_of
 
 _LONGEST = 3000
 """Longest text of options (characters); a longer one is given by its digest."""
@@ -72,9 +71,6 @@ def stamped(plan: Plan, pipeline: Pipeline, platform: Platform, mode: str | None
 
     `pipeline`: as loaded, with the deadlines of the options; `mode`: the one asked for, None for any.
     """
-    from socsched.descriptor.catalog import input_hashes
-    from socsched.models.onnx_import import portable
-
     inputs = {**input_hashes(platform, pipeline), **_profile(options), SOURCES: sources_digest()}
     tool = {**plan.tool, "version": __version__}
     text = shlex.join(_options(options))

@@ -15,13 +15,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from platform import machine
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from socsched.api.loading import load_plan, load_platform
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
+from socsched.compiler.store import read_json
+from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
+from socsched.descriptor.pipeline_file import onnx_pipeline
+from socsched.descriptor.platform import OWN
 from socsched.errors import InputError, MachineError, UsageError, extra
-
-if TYPE_CHECKING:
-    from socsched.descriptor.pipeline import Pipeline, Stage
-    from socsched.planning.plan import Plan, Task
+from socsched.models.onnx_file import OnnxFile, is_taken_as_it_is, with_outputs
+from socsched.models.onnx_import import digest, kernel_results
+from socsched.models.registry import get_model
+from socsched.models.sizes import sized
+from socsched.planning.plan import Plan, Task
+from socsched.trace.columns import DONE
 
 HOST = "host"
 EXACT = "DISABLE_ALL"
@@ -143,9 +152,6 @@ def verify(
 
 
 def _pipeline(file: Path, sizes: Sizes) -> Pipeline:
-    from socsched.descriptor.pipeline_file import onnx_pipeline
-    from socsched.models.sizes import sized
-
     return sized(onnx_pipeline(file, _PERIOD_MS), *sizes)
 
 
@@ -161,7 +167,6 @@ def _feed(stage: Stage, inputs: Path | None, folder: Path) -> Path:
     """Return the file of a network's inputs: the given one, checked, or one of seeded inputs."""
     import numpy as np
 
-    from socsched.models.registry import get_model
     from socsched.models.samples import draw
 
     if inputs is None:
@@ -177,8 +182,6 @@ def _feed(stage: Stage, inputs: Path | None, folder: Path) -> Path:
 
 def arrays_of(stage: Stage, feed: Path, filled: bool = True) -> dict[str, Any]:
     """Return the first frame of a file of arrays for the inputs of a stage, by port, `filled` up to their bounds."""
-    from socsched.descriptor.pipeline import Sensor
-    from socsched.models.registry import get_model
     from socsched.runtime.input_files import of_files
     from socsched.runtime.inputs import Nothing
 
@@ -201,8 +204,6 @@ class _Reference:
     def session(self, level: str = "ENABLE_ALL", threads: int = 0) -> Any:
         """Return a session: DISABLE_ALL optimisation, ENABLE_EXTENDED, or all of it, as users have it."""
         import onnxruntime
-
-        from socsched.models.onnx_file import OnnxFile, is_taken_as_it_is
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
@@ -280,11 +281,6 @@ class _Own:
 
     def plan(self, pipeline: Pipeline) -> Plan:
         """Return the plan of a network on this machine; UsageError with the reasons where it has no engine."""
-        from socsched.api.loading import load_platform
-        from socsched.api.options import PlanOptions
-        from socsched.api.planning import plan_with
-        from socsched.descriptor.platform import OWN
-
         choice = any(engine.runtimes for engine in load_platform(HOST).engines)
         runtimes = self.runtimes or ((OWN,) if choice else ())
         options = PlanOptions(precisions=(self.precision,), runtimes=runtimes, cuts=False, explain=False, refine=False)
@@ -317,7 +313,6 @@ class _Own:
         """Return the median time of a job."""
         from socsched.executor.run_native import execute
         from socsched.runtime.options import Inputs, Options
-        from socsched.trace.columns import DONE
 
         frames = _count(plan.tasks[0].cost_ns) + 1
         trace = execute(plan, pipeline, Inputs([feed], frames=frames), Options(pace="asap", alone=True))
@@ -345,7 +340,6 @@ def _verified(path: Path, place: str, task: Task, outputs: tuple[Compared, ...],
 def _tolerance(stage: Stage, precision: str) -> float:
     """Return the tolerance of a precision; that of int8 for a network that rounds to bytes at run time."""
     from socsched.executor.references import tolerance_of
-    from socsched.models.registry import get_model
 
     return tolerance_of("int8" if get_model("onnx", stage.params).rounds else precision)
 
@@ -353,8 +347,6 @@ def _tolerance(stage: Stage, precision: str) -> float:
 def _steps(stage: Stage, wanted: Arrays) -> dict[str, float]:
     """Return the step of each output that the file quantises, over the output's largest value: it may differ by one."""
     import numpy as np
-
-    from socsched.models.registry import get_model
 
     model = get_model("onnx", stage.params)
     if model.network is None or model.quantised is None:
@@ -412,10 +404,6 @@ def _first_difference(path: Path, stage: Stage, feed: Path, own: _Own, note: Not
 
     Both sides compute the same file with more outputs; intervals are narrowed until neighbours are found.
     """
-    from socsched.models.onnx_file import OnnxFile, with_outputs
-    from socsched.models.onnx_import import kernel_results
-    from socsched.models.registry import get_model
-
     made = {name for node in OnnxFile(path, values=False, plugins=True).model.graph.node for name in node.output}
     inner = [item for item in kernel_results(stage.params) if item.name in made]  # none of a branch or a turn
     outputs = {item.name for item in inner} & {port.name for port in get_model("onnx", stage.params).outputs}
@@ -445,12 +433,9 @@ def _first_difference(path: Path, stage: Stage, feed: Path, own: _Own, note: Not
 
 def _in_bundle(path: Path, folder: Path, own: Stage, feed: Path, wanted: Arrays, how: _Own) -> Verified:
     """Return the outputs that the program of a bundle computes against those wanted."""
-    from socsched.api.loading import load_plan
-    from socsched.compiler.store import read_json
     from socsched.executor.application import program_of
     from socsched.executor.references import write_expected
     from socsched.executor.settings import PLAN, SETTINGS
-    from socsched.models.onnx_import import digest
 
     plan = load_plan(folder / PLAN)
     sha256 = digest(path)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from socsched.api.options import argument, option
 from socsched.cli.options import mode
-from socsched.cli.output import Output, ready_to_write
+from socsched.cli.output import Output, ready_to_write, table
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_OK, EXIT_VIOLATED, writing
+from socsched.files import write_file
 from socsched.units import format_duration, format_power
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ def command(output: Output, request: AdviseRequest) -> int:
     Exit code 0: some board meets every deadline, 1: none does.
     """
     from socsched.api.advise import DRIFT, AdviseOptions, advise
-    from socsched.files import write_file
 
     ready_to_write(file=request.plot)
     options = AdviseOptions(request.boards, request.deadline, request.precisions, request.mode)
@@ -79,7 +79,6 @@ def _view(found: Sequence[Advice]) -> RenderableType:
     from rich.text import Text
 
     from socsched.api.advise import DRIFT
-    from socsched.reporting.terminal import table
 
     parts: list[RenderableType] = []
     for pipeline in dict.fromkeys(one.pipeline for one in found):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from socsched.api.interchange import TASKSET_FORMATS
 from socsched.api.options import Whole, argument, option
 from socsched.cli.options import source
 from socsched.cli.output import Output, echo
+from socsched.cli.results import exit_code
 from socsched.cli.verbs import Request, verb
 from socsched.errors import InputError, UsageError
 
@@ -43,9 +45,7 @@ def command(output: Output, request: AnalyzeRequest) -> int:
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
     from socsched.api.analysis import analyze
-    from socsched.api.interchange import TASKSET_FORMATS
     from socsched.cli import tasksets
-    from socsched.cli.results import exit_code
 
     file = request.file
     if request.added:
@@ -69,7 +69,6 @@ def command(output: Output, request: AnalyzeRequest) -> int:
 
 def _add(output: Output, file: Path, added: str, source: str | None) -> int:
     from socsched.api import loading
-    from socsched.cli.results import exit_code
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.models.work import stage_work
     from socsched.planning.admission import add

@@ -10,9 +10,11 @@ import click
 
 from socsched.api.options import argument, option
 from socsched.cli.options import allow_weaker, output_file
-from socsched.cli.output import Output, echo, ready_to_write, show_all
+from socsched.cli.output import Output, echo, ready_to_write, show_all, table
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_OK, EXIT_VIOLATED
+from socsched.files import write_file
+from socsched.units import format_duration
 
 if TYPE_CHECKING:
     from socsched.reporting.compare import Comparison
@@ -49,7 +51,6 @@ def command(output: Output, request: CompareRequest) -> int:
     predicted.
     """
     from socsched.api.loading import load_plan
-    from socsched.files import write_file
     from socsched.reporting.compare import markdown, view
     from socsched.reporting.plan_diff import diff
 
@@ -116,9 +117,7 @@ def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int
     prediction = predict(plan, simulated, results[-1], allowed)
 
     def show() -> None:
-        from socsched.reporting.terminal import table
         from socsched.reporting.view_model import intervals_line
-        from socsched.units import format_duration
 
         def cell(value: float | None, what: str) -> str:
             return "–" if value is None else f"{value:.0f} mW" if what == "energy" else format_duration(round(value))

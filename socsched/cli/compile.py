@@ -11,7 +11,7 @@ import click
 
 from socsched.api.options import CompileOptions, PlanOptions, argument, requested, shared
 from socsched.cli.options import output_folder, platform, source
-from socsched.cli.output import Output, ready_to_write
+from socsched.cli.output import Output, ready_to_write, table
 from socsched.cli.results import on_the_line
 from socsched.cli.verbs import Request, verb
 from socsched.errors import InputError
@@ -77,16 +77,12 @@ def command(output: Output, request: CompileRequest) -> None:
 
 
 def _checked(points: Sequence[Point], name: str) -> Any:
-    from socsched.reporting.terminal import table
-
     rows = [[point.what, point.state, point.detail] for point in points]
     return table(f"{name}/", ["what", "state", "detail"], rows)
 
 
 def _table(manifest: dict[str, Any], folder: Path) -> Any:
     from rich.console import Group
-
-    from socsched.reporting.terminal import table
 
     rows = []
     for a in manifest["artifacts"]:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from socsched.api import interchange
 from socsched.api.options import FitOptions, ProfileOptions, Whole, argument, option, requested
 from socsched.cli.options import output_file, output_folder, pipeline, platform
-from socsched.cli.output import Output, ready_to_write
+from socsched.cli.output import Output, ready_to_write, table
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_OK, EXIT_VIOLATED, UsageError
+from socsched.files import write_file
+from socsched.units import format_duration
 
 if TYPE_CHECKING:
     from socsched.cost.fitting.recipe import Report
@@ -89,9 +92,6 @@ def _profile_document(times: Profile) -> dict[str, Any]:
 
 
 def _times(title: str, times: Profile) -> Any:
-    from socsched.reporting.terminal import table
-    from socsched.units import format_duration
-
     rows = [
         [
             c.stage,
@@ -138,8 +138,6 @@ def import_profile(output: Output, request: ImportProfileRequest) -> None:
 
     What the files state holds: a --mode that contradicts them is an error, a --precision is not used.
     """
-    from socsched.api import interchange
-
     ready_to_write(file=request.file)
     imported = interchange.import_profile(
         request.files,
@@ -173,8 +171,6 @@ def import_profile(output: Output, request: ImportProfileRequest) -> None:
     output.result(document, lambda: _times(f"Imported for {imported.profile.platform}", imported.profile))
     if output.json or output.quiet:
         return
-    from socsched.units import format_duration
-
     for row in recordings:
         if row["handover_ns"]:
             output.note(
@@ -206,7 +202,6 @@ def fit(output: Output, request: FitRequest) -> None:
     from socsched.cost.fitting import recipe
     from socsched.cost.measurements import STEM
     from socsched.descriptor.source import read_bytes
-    from socsched.files import write_file
 
     platform, source = request.platform, request.source
     if not STEM.fullmatch(source):
@@ -253,8 +248,6 @@ def _fit_document(report: Report) -> dict[str, Any]:
 
 
 def _fit_tables(report: Report) -> list[Any]:
-    from socsched.reporting.terminal import table
-
     shown = []
     for family in report.families:
         if family.rows:
@@ -357,7 +350,6 @@ def validate(output: Output, request: ValidateRequest) -> int:
 def _scores(done: Validation | PowerValidation) -> list[Any]:
     from rich.text import Text
 
-    from socsched.reporting.terminal import table
     from socsched.validation.page import LEFT_OUT, SCORES, headline, left_out_cells, score_cells, units_line
 
     document = done.document

@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from socsched.api.options import SimulateOptions, Whole, option, shared
+from socsched.api.options import PlanOptions, RunOptions, SimulateOptions, Whole, option, shared
 from socsched.cli.options import output_folder, weights
 from socsched.cli.output import Output, echo, ready_to_write, terminal_width
+from socsched.cli.results import frame_notes
 from socsched.cli.verbs import Request, verb
+from socsched.files import write_file
+from socsched.units import format_duration
 
 if TYPE_CHECKING:
     from socsched.api.results import Result
@@ -46,10 +49,8 @@ def command(output: Output, request: DemoRequest) -> None:
     from concurrent.futures import ThreadPoolExecutor  # not for `--help`
 
     from socsched.api import execution, loading
-    from socsched.api.options import PlanOptions, RunOptions
     from socsched.api.planning import plan_with
     from socsched.api.simulation import simulate
-    from socsched.cli.results import frame_notes
     from socsched.descriptor.catalog import HOST, get_pipeline
     from socsched.descriptor.platform import OWN
     from socsched.executor import probe
@@ -128,7 +129,6 @@ def remarks(here: Result, trained: bool, others: float | None) -> list[str]:
     unknown.
     """
     from socsched.runtime.background_load import MUCH
-    from socsched.units import format_duration
 
     notes = ["Measured on this machine: the compiled network ran on every scan."]
     if not trained:
@@ -164,7 +164,6 @@ def _write(
     from shutil import copyfile
 
     from socsched.api import folders
-    from socsched.files import write_file
     from socsched.reporting.pictures import draw_detections
 
     board.save(folder / "simulated", page=False)

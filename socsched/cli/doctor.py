@@ -18,11 +18,12 @@ from typing import Any
 
 import click
 
+from socsched import resources
 from socsched.api.options import argument, option
 from socsched.cli.options import quick, skip_probe
-from socsched.cli.output import Output, echo
+from socsched.cli.output import Output, echo, table
 from socsched.cli.verbs import Request, verb
-from socsched.errors import EXIT_MACHINE, EXIT_OK, MachineError, extra
+from socsched.errors import EXIT_MACHINE, EXIT_OK, MachineError, UsageError, extra
 
 NEEDED_BYTES = 1_500_000_000
 
@@ -256,8 +257,6 @@ def _probe() -> Check:
 
 
 def _descriptors() -> Check:
-    from socsched import resources
-
     counts = {kind: len(resources.names(kind)) for kind in resources.KINDS}
     listed = ", ".join(f"{kind}: {count}" for kind, count in counts.items())
     remedy = "pip install --force-reinstall --no-deps /path/to/socsched"
@@ -531,8 +530,6 @@ def examine() -> list[Check]:
 def _tables(checks: list[Check]) -> list[Any]:
     from rich.text import Text
 
-    from socsched.reporting.terminal import table
-
     marks = {"ok": "✓ ok", "missing": "– missing", "broken": "✗ BROKEN"}
     rows = [[check.name, marks[check.status], check.found, check.enables] for check in checks]
     title = f"socsched on {system.machine()}, {_os_name()}"
@@ -564,7 +561,6 @@ def plugins(output: Output, request: PluginsRequest) -> None:
     GROUP is the last word of an entry-point group, such as policies.  docs/extending.md shows how to add to each.
     """
     from socsched import plugins
-    from socsched.errors import UsageError
 
     known = [name.partition(".")[2] for name in plugins.GROUPS]
     if request.group is not None and request.group not in known:

@@ -11,8 +11,9 @@ import click
 from socsched.api.options import PlanOptions, SimulateOptions, argument, option, requested, shared
 from socsched.cli.options import allow_weaker, mode, output_folder, platform
 from socsched.cli.output import Output, ready_to_write
-from socsched.cli.results import check_options, on_the_line
+from socsched.cli.results import check_options, exit_code, on_the_line, outcome_code
 from socsched.cli.verbs import Request, declared, verb
+from socsched.errors import EXIT_OK, EXIT_VIOLATED, InputError, SocschedError
 
 if TYPE_CHECKING:
     from socsched.planning.plan import Plan
@@ -106,8 +107,6 @@ def _plan(request: GuardRequest) -> Plan:
 def _guard(output: Output, request: GuardRequest) -> int:
     from socsched.api import folders, loading
     from socsched.api.simulation import simulate
-    from socsched.cli.results import exit_code, outcome_code
-    from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.reporting import junit, summary
     from socsched.reporting.compare import markdown
     from socsched.reporting.plan_diff import slack_of
@@ -163,7 +162,6 @@ def _guard(output: Output, request: GuardRequest) -> int:
 def _compared(plan: Plan, request: GuardRequest) -> PlanDiff | None:
     from socsched.api import folders
     from socsched.api.loading import load_plan
-    from socsched.errors import InputError
     from socsched.reporting.plan_diff import diff
 
     baseline = request.baseline
@@ -177,7 +175,6 @@ def _compared(plan: Plan, request: GuardRequest) -> PlanDiff | None:
 
 def _write_failure(folder: Path, name: str, error: Exception) -> None:
     """Write JUnit and summary of a guard that reached no verdict; files of an existing verdict stay."""
-    from socsched.errors import SocschedError
     from socsched.reporting import junit, summary
 
     hint = error.hint if isinstance(error, SocschedError) else ""

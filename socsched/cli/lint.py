@@ -12,6 +12,7 @@ from socsched.cli.options import platform
 from socsched.cli.output import Output, echo, ready_to_write
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_USAGE, writing
+from socsched.files import write_file
 
 
 class LintRequest(Request):
@@ -52,7 +53,6 @@ def command(output: Output, request: LintRequest) -> int:
 
     Exit code 0: no errors, 1: errors (with --strict, or warnings), 2: a network that cannot be read.
     """
-    from socsched.files import write_file
     from socsched.lint import formats
     from socsched.lint.check import INVALID_FILE, UNKNOWN_OPERATOR, kept, lint_file
 

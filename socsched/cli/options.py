@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from socsched.api.options import PlanOptions, SimulateOptions, argument, option, shared
+from socsched.units import parse, parse_number
 
 
 class Parsed(click.ParamType[Any], ABC):
@@ -49,8 +50,6 @@ class Quantity(Parsed):
         self.name = dimension
 
     def parse(self, text: str) -> int:
-        from socsched.units import parse
-
         number = parse(text, self.name)
         if number <= 0:
             raise ValueError(f"expected a {self.name} above zero, got {text!r}")
@@ -66,8 +65,6 @@ class Number(Parsed):
         self.least = least
 
     def parse(self, text: str) -> float:
-        from socsched.units import parse_number
-
         number = parse_number(text)
         if number < self.least:
             raise ValueError(f"expected a number of at least {self.least:g}, got {text!r}")
@@ -80,8 +77,6 @@ class Numbers(Parsed):
     name = "number[,...]"
 
     def parse(self, text: str) -> tuple[float, ...]:
-        from socsched.units import parse_number
-
         try:
             numbers = tuple(dict.fromkeys(parse_number(part) for part in text.split(",")))
         except ValueError:
@@ -97,8 +92,6 @@ class Percentage(Parsed):
     name = "percent"
 
     def parse(self, text: str) -> float:
-        from socsched.units import parse_number
-
         try:
             number = parse_number(text.removesuffix("%")) / 100
         except ValueError:

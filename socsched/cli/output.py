@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from socsched.cli.progress import Bar
+from socsched.errors import UsageError, writing
+from socsched.files import is_same_file, replaceable
 from socsched.text import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from socsched.cli.progress import Bar
 
 SCHEMA_VERSION = "1"
 
@@ -108,9 +109,6 @@ def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> N
     import tempfile
     from itertools import takewhile
 
-    from socsched.errors import UsageError, writing
-    from socsched.files import is_same_file, replaceable
-
     place = folder or (file.parent if file else None)
     if place is None:
         return
@@ -138,3 +136,10 @@ def terminal_width() -> int:
     import shutil
 
     return shutil.get_terminal_size((140, 24)).columns
+
+
+def table(*args: Any, **how: Any) -> Any:
+    """Return `reporting.terminal.table`, which is imported where something is shown."""
+    from socsched.reporting import terminal
+
+    return terminal.table(*args, **how)

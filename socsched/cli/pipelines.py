@@ -7,12 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched.api import interchange
 from socsched.api.interchange import PIPELINE_FORMATS
 from socsched.api.options import argument, option
 from socsched.cli.options import output_file, strict
-from socsched.cli.output import Output, ready_to_write
+from socsched.cli.output import Output, ready_to_write, table
 from socsched.cli.platforms import ListRequest, descriptors, grounds, listing
 from socsched.cli.verbs import Request, verb
+from socsched.errors import DescriptorError, UsageError
+from socsched.models.precision import settled
+from socsched.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline, Stage
@@ -29,7 +33,6 @@ command = descriptors(
 def list_pipelines(output: Output, _: ListRequest) -> None:
     """List all pipelines: shipped, in the current folder, in $SOCSCHED_PATH."""
     from socsched.descriptor.catalog import get_pipeline, pipeline_names
-    from socsched.errors import DescriptorError
 
     rows: list[dict[str, str]] = []
     for name in pipeline_names():
@@ -59,9 +62,6 @@ def show_pipeline(output: Output, request: ShowRequest) -> None:
 
 
 def _tables(pipeline: Pipeline) -> list[Any]:
-    from socsched.reporting.terminal import table
-    from socsched.units import format_duration, format_size
-
     shown: list[Any] = [f"[bold]{pipeline.title}[/bold]"]
     sensors = [[s.name, s.kind, format_duration(s.period_ns), format_size(s.bytes_per_frame)] for s in pipeline.sensors]
     shown.append(table("Sensors", ["sensor", "kind", "period", "frame size"], sensors, (2, 3)))
@@ -84,8 +84,6 @@ def _tables(pipeline: Pipeline) -> list[Any]:
 
 
 def _trigger(stage: Stage) -> str:
-    from socsched.units import format_duration
-
     when = f"after {', '.join(stage.after)}" if stage.after else f"every {format_duration(stage.period_ns or 0)}"
     return when + (f", reads {', '.join(stage.reads)}" if stage.reads else "")
 
@@ -107,7 +105,6 @@ def check_pipeline(output: Output, request: CheckRequest) -> None:
     With --platform, operators of its networks that an accelerator does not support are listed, with the rule's source.
     """
     from socsched.descriptor.catalog import check_places, get_pipeline, get_platform
-    from socsched.models.precision import settled
     from socsched.models.registry import bindings
     from socsched.models.work import stage_work
     from socsched.planning.feasibility.infeasible_plan import refused_operators, require_engines
@@ -135,8 +132,6 @@ def check_pipeline(output: Output, request: CheckRequest) -> None:
 
 
 def _refused_table(refused: Sequence[RefusedOperator]) -> Any:
-    from socsched.reporting.terminal import table
-
     def few(names: Sequence[str]) -> str:
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
 
@@ -179,9 +174,6 @@ def import_pipeline(output: Output, request: ImportRequest) -> None:
     a bag of ROS 1, or the folder of a rosbag2 recording.  What the source does not state is left out, or marked as
     assumed.
     """
-    from socsched.api import interchange
-    from socsched.errors import UsageError
-
     form, file, results, architecture = request.form, request.file, request.results, request.architecture
     ready_to_write(file=file)
     if (architecture and form != "ros2") or (results and form not in ("ros2", "btf")):

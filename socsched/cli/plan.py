@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from socsched import deadline
-from socsched.api.export import FORMATS
+from socsched.api.export import FORMATS, export
 from socsched.api.options import PlanOptions, option, requested
 from socsched.cli.options import mode, output_file, pipeline, platform, quick, skip_probe
 from socsched.cli.output import Output, ready_to_write
+from socsched.cli.results import check_options, exit_code
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
+from socsched.files import write_file
 
 if TYPE_CHECKING:
     from socsched.planning.pareto import Point
@@ -86,9 +88,7 @@ def command(output: Output, request: PlanRequest) -> int:
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
     from socsched.api import loading
-    from socsched.api.export import export
     from socsched.api.planning import plan_with
-    from socsched.cli.results import check_options, exit_code
     from socsched.descriptor.catalog import get_platform
     from socsched.descriptor.fields import seldom_repeats
     from socsched.models.sizes import open_batches, sized
@@ -152,7 +152,6 @@ def command(output: Output, request: PlanRequest) -> int:
 
 def _show_front(output: Output, request: PlanRequest, platform: str) -> int:
     """Print the front, draw it to a file, and return the exit code: 0 if any mode meets every requirement."""
-    from socsched.files import write_file
     from socsched.reporting import pareto
 
     file = request.file

@@ -12,9 +12,12 @@ import click
 
 from socsched.api.options import argument, option
 from socsched.cli.options import mode, output_file, strict
-from socsched.cli.output import Output, echo, output_parameters, ready_to_write, show_all
+from socsched.cli.output import Output, echo, output_parameters, ready_to_write, show_all, table
 from socsched.cli.verbs import Request, verb
-from socsched.errors import EXIT_OK, EXIT_VIOLATED, UsageError
+from socsched.errors import EXIT_OK, EXIT_VIOLATED, DescriptorError, UsageError
+from socsched.files import write_file
+from socsched.progress import tell
+from socsched.units import parse_number
 
 if TYPE_CHECKING:
     from socsched.descriptor.operator_rules import OperatorRule
@@ -51,7 +54,6 @@ class ListRequest(Request):
 def list_platforms(output: Output, _: ListRequest) -> None:
     """List all platforms: shipped, in the current folder, in $SOCSCHED_PATH; `host` is this machine."""
     from socsched.descriptor.catalog import HOST, get_platform, platform_names
-    from socsched.errors import DescriptorError
 
     rows: list[dict[str, str]] = []
     for name in platform_names():
@@ -70,8 +72,6 @@ def list_platforms(output: Output, _: ListRequest) -> None:
 
 def listing(title: str, columns: list[str], rows: list[dict[str, str]]) -> Any:
     """Return a list of descriptors as a table."""
-    from socsched.reporting.terminal import table
-
     return table(title, columns, [[row[column] for column in columns] for row in rows])
 
 
@@ -205,8 +205,6 @@ def _audit(output: Output, name: str, engine: str | None, record: Path | None) -
     from socsched.compiler.toolchains import audit
     from socsched.compiler.toolchains.hand_over import vendor_compiler
     from socsched.descriptor.catalog import get_platform
-    from socsched.files import write_file
-    from socsched.progress import tell
 
     platform = get_platform(name)
     chosen = ruled_engine(platform, engine)
@@ -234,8 +232,6 @@ def _audit(output: Output, name: str, engine: str | None, record: Path | None) -
         return " ".join(f"{name}={value:g}" for name, value in attrs.items())
 
     def show() -> None:
-        from socsched.reporting.terminal import table
-
         for outcome in (audit.CONTRADICT, audit.UNKNOWN):
             cells = [
                 [row.kind, row.dtype, attributes(row.attrs), words[row.runs], words[row.accepted], row.reason]
@@ -279,7 +275,6 @@ def ruled_engine(platform: Platform, name: str | None, version: str | None = Non
 def _numbers(attributes: tuple[str, ...]) -> dict[str, float]:
     from socsched.descriptor.operator_rules import OPERATOR_ATTRS
     from socsched.descriptor.validation import suggest
-    from socsched.units import parse_number
 
     values: dict[str, float] = {}
     for text in attributes:
@@ -314,8 +309,6 @@ def _decide(output: Output, engine: Engine, kind: str, attrs: dict[str, float], 
 
 
 def _rule_tables(engine: Engine) -> list[Any]:
-    from socsched.reporting.terminal import table
-
     rules = engine.operators
     version = f", {rules.runtime} {rules.version}" if rules.runtime else ""
     shown: list[Any] = [

@@ -12,7 +12,10 @@ import click
 from socsched.api.options import PlanOptions, RunOptions, Whole, argument, option, shared
 from socsched.cli.options import output_file, source
 from socsched.cli.output import Output, echo, ready_to_write
+from socsched.cli.plan import explore
 from socsched.cli.verbs import Request, verb
+from socsched.errors import EXIT_OK, EXIT_VIOLATED, UsageError
+from socsched.files import is_same_file, write_file
 
 if TYPE_CHECKING:
     from socsched.api import folders
@@ -52,8 +55,6 @@ def command(output: Output, request: ReportRequest) -> None:
     """
     from socsched.api import folders
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.errors import UsageError
-    from socsched.files import is_same_file
 
     folder = request.folder
     file = request.file or (folder.with_suffix(".html") if folder.is_file() else folder / folders.PAGE)
@@ -83,8 +84,6 @@ def _explore(output: Output, folder: Path, sources: folders.Sources) -> None:
     """Write the Pareto front over modes next to the results."""
     from socsched.api import folders
     from socsched.api.simulation import policy_to_plan_with
-    from socsched.cli.plan import explore
-    from socsched.files import write_file
     from socsched.planning import io
     from socsched.reporting.pareto import document
     from socsched.reporting.report import PARETO
@@ -139,7 +138,6 @@ def why(output: Output, request: WhyRequest) -> int:
     computed by the plan's model from the recorded overlap.  Exit code 0: the frame was in time, 1: it was late or lost.
     """
     from socsched.api import folders
-    from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.trace.why import Why
 
     if request.worst and request.frame is not None:

@@ -10,6 +10,8 @@ import click
 from socsched.api.options import PlanOptions, option
 from socsched.cli.output import Output
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, InputError
+from socsched.progress import tell
+from socsched.units import format_duration
 
 if TYPE_CHECKING:
     from socsched.planning.plan import Plan
@@ -97,9 +99,6 @@ def frame_notes(
     note: Callable[[str], None], pace: bool, total: int, duration_ns: int | None = None
 ) -> Callable[[FrameReport], None]:
     """Return a callback that notes every finished frame, and reports progress by `duration_ns` or `total` frames."""
-    from socsched.progress import tell
-    from socsched.units import format_duration
-
     done = 0
 
     def on_frame(report: FrameReport) -> None:
@@ -120,8 +119,6 @@ def run_lines(figures: Mapping[str, Any], hang_ns: int = 0) -> list[str]:
 
     `hang_ns`: the time after which a job counts as hung, 0 for that of the executor.
     """
-    from socsched.units import format_duration
-
     account_line = "{released} released = {completed} completed + {dropped} dropped + {aborted} aborted"
     lines = [f"{source}: {account_line.format_map(account)}" for source, account in figures["accounts"].items()]
     lines += [f"  {count} × {reason}" for reason, count in figures["reasons"].items()]

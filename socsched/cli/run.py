@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from socsched.api.options import RunOptions, argument, option, requested
+from socsched.cli import results
 from socsched.cli.options import output_folder, source
 from socsched.cli.output import Output, ready_to_write
 from socsched.cli.results import CONSTANT, SINGLE, scenario
@@ -48,7 +49,6 @@ def command(output: Output, request: RunRequest) -> int:
     an invalid result; 2: no input could be used.
     """
     from socsched.api import execution, folders, loading
-    from socsched.cli import results
     from socsched.trace.scenario import least_frames
 
     _check(request)

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from socsched.api.options import PlanOptions, SimulateOptions, Whole, argument, option, shared
+from socsched.cli import results
 from socsched.cli.options import mode, objective, output_folder, platform, profile, source, weights
 from socsched.cli.output import Output, ready_to_write, show_all
 from socsched.cli.results import CONSTANT, given, scenario
 from socsched.cli.verbs import Request, verb
 from socsched.errors import UsageError, writing
+from socsched.files import is_same_file, write_file
+from socsched.units import format_duration
 
 if TYPE_CHECKING:
     from socsched.api.simulation import Simulation
@@ -123,10 +126,7 @@ def command(output: Output, request: SimulateRequest) -> int:
 
 def _simulate_plan(output: Output, request: SimulateRequest, policy: str | None) -> int:
     from socsched.api import folders, simulation
-    from socsched.cli import results
-    from socsched.files import is_same_file
     from socsched.sim.policies import name_of
-    from socsched.units import format_duration
 
     folder = request.folder
     planned_with = "auto" if policy is None else simulation.policy_to_plan_with(name_of(request.policy))
@@ -198,7 +198,6 @@ def _compute(output: Output, request: SimulateRequest, plan: Plan, done: Simulat
 def _simulate_book(output: Output, request: SimulateRequest) -> int:
     """Simulate the book in a folder through a drive, or through random switches."""
     from socsched.faults.file import load_faults
-    from socsched.files import write_file
     from socsched.modebook.book import load_book, random_drive, read_drive
 
     if request.drive and request.switches:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched import __version__
 from socsched.api.options import Whole, argument, option
 from socsched.cli.options import output_folder
-from socsched.cli.output import Output
+from socsched.cli.output import Output, table
+from socsched.cli.results import outcome_code
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
 
@@ -97,7 +99,6 @@ def sweep(output: Output, request: SweepRequest) -> int:
 
 
 def _write_sweep(done: Sweep, result: Answers, engine: str) -> None:
-    from socsched import __version__
     from socsched.api.loading import save_plan
     from socsched.study import columns, report, store
 
@@ -114,7 +115,6 @@ def _write_sweep(done: Sweep, result: Answers, engine: str) -> None:
 
 
 def _sweep_lines(done: Sweep, result: Answers) -> list[Any]:
-    from socsched.reporting.terminal import table
     from socsched.study import columns, report
     from socsched.study.sweep import rank
 
@@ -157,7 +157,6 @@ def fleet(output: Output, request: FleetRequest) -> int:
 
     Exit code 0: no frame of any vehicle late or dropped, 1: some were.
     """
-    from socsched import __version__
     from socsched.descriptor.study import load_study
     from socsched.study import fleet as fleets
     from socsched.study import store
@@ -212,7 +211,6 @@ def _fleet_document(done: Driven, argument: str) -> dict[str, Any]:
 
 
 def _fleet_lines(done: Driven, argument: str) -> list[Any]:
-    from socsched.reporting.terminal import table
     from socsched.study import fleet as fleets
 
     shown: list[Any] = []
@@ -229,7 +227,6 @@ def _replay(output: Output, inputs: Inputs, point: Point, seed: int, folder: Pat
     """Simulate one vehicle again, with a trace; its figures equal those of its row."""
     from socsched.api import folders
     from socsched.api.simulation import figures
-    from socsched.cli.results import outcome_code
     from socsched.reporting import terminal
     from socsched.sim.simulate import run
     from socsched.study.runs import override

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from socsched.api.options import PlanOptions, argument, option, shared
-from socsched.cli.output import Output
+from socsched.cli.output import Output, table
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_OK, EXIT_VIOLATED
 from socsched.models.precision import CHOICES
+from socsched.units import format_duration
 
 if TYPE_CHECKING:
     from socsched.api.verification import Verified
@@ -68,9 +69,6 @@ def command(output: Output, request: VerifyRequest) -> int:
 
 def _show(found: Verified) -> list[Any]:
     from rich.text import Text
-
-    from socsched.reporting.terminal import table
-    from socsched.units import format_duration
 
     mark, word = ("✓", "equal to") if found.equal else ("✗", "differs from")
     place = "on this machine" if found.place == "host" else f"in {found.place}"

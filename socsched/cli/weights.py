@@ -11,6 +11,8 @@ from socsched.api.options import RunOptions, Whole, argument, option, shared
 from socsched.cli.options import output_file, pipeline, weights
 from socsched.cli.output import Output, echo, output_parameters, ready_to_write
 from socsched.cli.verbs import Request, verb
+from socsched.errors import UsageError
+from socsched.files import replacing
 
 LAYOUTS = ("auto", "zhulf0804", "mmdet3d-0.x", "mmdet3d-1.x", "openpcdet")
 
@@ -44,8 +46,6 @@ def import_weights(output: Output, request: ImportRequest) -> None:
     """
     import numpy as np
 
-    from socsched.errors import UsageError
-    from socsched.files import replacing
     from socsched.models.pointpillars import checkpoints
 
     file, layout, target = request.file, request.layout, request.target

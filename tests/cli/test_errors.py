@@ -192,7 +192,7 @@ def test_a_full_disk_is_named(files: dict[str, str], capsys: pytest.CaptureFixtu
 WHERE_INTERRUPTED = {
     "plan": ("socsched.api.planning.plan_with", f"plan pointpillars -p {BOARD}"),
     "book": ("socsched.api.books.book", f"book pointpillars -p {BOARD}"),
-    "analyze": ("socsched.api.loading.load_plan", "analyze {root}/plan.json"),
+    "analyze": ("socsched.api.analysis.load_plan", "analyze {root}/plan.json"),
     "simulate": ("socsched.api.simulation.run", "simulate {root}/plan.json"),
     "run": ("socsched.api.execution.run", "run {root}/plan.json"),
     "profile": ("socsched.api.profiling.profile", "profile pointpillars -p host"),

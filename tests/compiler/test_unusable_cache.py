@@ -102,7 +102,7 @@ def test_what_the_machine_cannot_do_is_no_verdict(
     def work(*args: object, **options: object) -> None:
         raise error
 
-    monkeypatch.setattr("socsched.models.work.stage_work", work)
+    monkeypatch.setattr("socsched.api.planning.stage_work", work)
     assert run([*PLAN]) == EXIT_MACHINE
     captured = capsys.readouterr()
     assert "infeasible" not in captured.out and ("no TVM here" in captured.err or "Input/output error" in captured.err)
@@ -125,7 +125,7 @@ def test_a_sweep_keeps_no_row_of_what_the_machine_cannot_do(monkeypatch: pytest.
     def work(*args: object, **options: object) -> None:
         raise MachineError("the disk is full")
 
-    monkeypatch.setattr("socsched.models.work.stage_work", work)
+    monkeypatch.setattr("socsched.api.planning.stage_work", work)
     with pytest.raises(MachineError, match="the disk is full"):
         perform(open_inputs(gather(study), tmp_path / "inputs"), Job("k", (point,), 1), None)
 

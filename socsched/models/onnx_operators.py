@@ -1161,23 +1161,23 @@ def over_rows(t: Translation, node: Node, op: str, weights: dict[str, Any], **at
     t.emit(node, "reshape", [x], shape=t.graph.tensor(node.outputs[0]).shape)
 
 
-_UNARY = {
+UNARY = {
     "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Exp": "exp", "Sqrt": "sqrt", "Erf": "erf",
     "HardSwish": "hard_swish", "Softplus": "softplus", "Log": "log", "Abs": "abs", "Sin": "sin", "Cos": "cos",
     "Floor": "floor", "Ceil": "ceil", "Round": "round", "Sign": "sign", "Not": "logical_not", "IsNaN": "isnan",
 }  # fmt: skip
-_BINARY = {
+BINARY = {
     "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Max": "maximum", "Min": "minimum",
     "Equal": "equal", "Less": "less", "LessOrEqual": "less_equal", "Greater": "greater",
     "GreaterOrEqual": "greater_equal", "And": "logical_and", "Or": "logical_or", "Xor": "logical_xor",
 }  # fmt: skip
-_REDUCTIONS = {
+REDUCTIONS = {
     "ReduceMean": "reduce_mean", "ReduceMax": "reduce_max", "ReduceSum": "reduce_sum",
 }  # fmt: skip
 HANDLERS |= {
-    **{op: _unary(kind) for op, kind in _UNARY.items()},
-    **{op: _binary(kind) for op, kind in _BINARY.items()},
-    **{op: _reduce(kind) for op, kind in _REDUCTIONS.items()},
+    **{op: _unary(kind) for op, kind in UNARY.items()},
+    **{op: _binary(kind) for op, kind in BINARY.items()},
+    **{op: _reduce(kind) for op, kind in REDUCTIONS.items()},
     "Neg": lambda t, node: t.with_constant(node, "multiply", t.source(node.inputs[0]), -1),
     "Reciprocal": lambda t, node: t.with_constant(node, "divide", t.source(node.inputs[0]), 1, swapped=True),
     "Where": lambda t, node: t.emit(node, "where", [t.source(name) for name in node.inputs]),
@@ -1191,7 +1191,7 @@ HANDLERS |= {
     "Elu": _unary("elu", alpha=1.0),
 }  # fmt: skip
 
-_TYPED = frozenset(_BINARY) - {"Div"} | {"Not", "Where", "Abs", "Sign", "Mod", "IsNaN", "IsInf", "ReduceSum"}
+_TYPED = frozenset(BINARY) - {"Div"} | {"Not", "Where", "Abs", "Sign", "Mod", "IsNaN", "IsInf", "ReduceSum"}
 """Operators whose layers compute in integers too; a quotient of integers is rounded in its own way."""
 _ANY_TYPE = frozenset(
     ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat", "Identity", "Dropout",

@@ -15,6 +15,7 @@ import numpy as np
 from socsched.errors import CompileError, MachineError, extra
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
+from socsched.models.onnx_operators import BINARY, REDUCTIONS, UNARY
 
 OPSET, IR_VERSION = 13, 7
 _WINDOW = 8
@@ -387,24 +388,14 @@ _DTYPES = {"fp32": "FLOAT", "fp16": "FLOAT16", "fp64": "DOUBLE"} | {
     name: name.upper()
     for name in ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 }  # fmt: skip
-_UNARY = {
-    "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "sqrt": "Sqrt", "erf": "Erf",
-    "softplus": "Softplus", "log": "Log", "abs": "Abs", "sin": "Sin", "cos": "Cos", "floor": "Floor", "ceil": "Ceil",
-    "round": "Round", "sign": "Sign", "logical_not": "Not", "isnan": "IsNaN", "isinf": "IsInf",
-}  # fmt: skip
-_BINARY = {
-    "matmul": "MatMul", "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "maximum": "Max",
-    "minimum": "Min", "power": "Pow", "floor_mod": "Mod", "equal": "Equal", "less": "Less",
-    "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual", "logical_and": "And",
-    "logical_or": "Or", "logical_xor": "Xor", "where": "Where",
-}  # fmt: skip
-_REDUCTIONS = {
-    "reduce_max": "ReduceMax", "reduce_mean": "ReduceMean", "reduce_sum": "ReduceSum",
-}  # fmt: skip
 _OPERATORS: dict[str, Handler] = {
-    **{kind: _unary(op) for kind, op in _UNARY.items()},
-    **{kind: _binary(op) for kind, op in _BINARY.items()},
-    **{kind: _reduce(op) for kind, op in _REDUCTIONS.items()},
+    **{kind: _unary(op) for op, kind in (*UNARY.items(), ("IsInf", "isinf"))},
+    **{kind: _binary(op) for op, kind in BINARY.items()},
+    **{
+        kind: _binary(op)
+        for kind, op in (("matmul", "MatMul"), ("power", "Pow"), ("floor_mod", "Mod"), ("where", "Where"))
+    },
+    **{kind: _reduce(op) for op, kind in REDUCTIONS.items()},
     "conv2d": _convolution("Conv"),
     "conv2d_transpose": _convolution("ConvTranspose"),
     "dense": _dense,

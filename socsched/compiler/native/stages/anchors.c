@@ -84,24 +84,6 @@ static int64_t passing(const float *logits, int64_t cells, float least, ranked *
     return found;
 }
 
-/* The anchors considered, best first.  Above 20, different logits may round to the same score; number then decides. */
-static int64_t choose(const socsched_anchors_params *p, const float *logits, const arrays *to, int64_t *broken)
-{
-    int64_t found = passing(logits, (int64_t)p->rows * p->columns, (float)p->least_logit, to->entries, broken);
-    if (p->candidates < anchors_of(p) && found >= p->candidates) {
-        double kth = socsched_kth_largest(to->entries, found, p->candidates, to->heap);
-        float least = (float)(kth < 20 ? kth : 20);
-        int64_t enough = 0;
-        for (int64_t i = 0; i < found; i++)
-            if (to->entries[i].score >= least)
-                to->entries[enough++] = to->entries[i];
-        found = enough;
-    }
-    for (int64_t i = 0; i < found; i++)
-        to->entries[i].score = sigmoid(to->entries[i].score);
-    return socsched_rank(to->entries, found, p->candidates);
-}
-
 static int finite(const float *values, int count)
 {
     for (int i = 0; i < count; i++)
@@ -205,7 +187,9 @@ int64_t socsched_decode_anchors(const socsched_anchors_params *params, const flo
         return SOCSCHED_SMALL_WORKSPACE;
     arrays parts;
     share(params, workspace, &parts);
-    int64_t count = choose(params, logits, &parts, dropped);
+    int64_t cells = (int64_t)params->rows * params->columns;
+    int64_t count = passing(logits, cells, (float)params->least_logit, parts.entries, dropped);
+    count = socsched_choose(parts.entries, count, params->candidates, -1, parts.heap);
     count = decode(params, logits, offsets, directions, count, &parts, dropped);
     count = socsched_rank(parts.entries, suppress(params, count, &parts), params->max_boxes);
     for (int64_t i = 0; i < count; i++) {

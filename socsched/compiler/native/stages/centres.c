@@ -91,27 +91,6 @@ static int64_t passing(const socsched_centres_params *p, const float *heat, cons
     return found;
 }
 
-/* The cells considered, best first.  Above 20, different logits may round to the same score; number then decides. */
-static int64_t choose(const socsched_centres_params *p, const float *heat, const float *rot, const arrays *to,
-                      int64_t *broken)
-{
-    int64_t found = passing(p, heat, rot, to->entries, broken), passed = 0;
-    float least = -INFINITY;
-    if (p->candidates < found) {
-        double kth = socsched_kth_largest(to->entries, found, p->candidates, to->heap);
-        least = (float)(kth < 20 ? kth : 20);
-    }
-    for (int64_t i = 0; i < found; i++)
-        if (to->entries[i].score >= least) {
-            double score = sigmoid(to->entries[i].score);
-            if (score > p->score) {
-                to->entries[passed] = to->entries[i];
-                to->entries[passed++].score = score;
-            }
-        }
-    return socsched_rank(to->entries, passed, p->candidates);
-}
-
 /* Decodes one cell; returns whether its values are finite. */
 static int box_of(const socsched_centres_params *p, int32_t cell, const float *reg, const float *height,
                   const float *dim, const float *rot, const float *vel, float *box, float *velocity)
@@ -165,7 +144,8 @@ int64_t socsched_decode_centres(const socsched_centres_params *params, const flo
         return SOCSCHED_SMALL_WORKSPACE;
     arrays parts;
     share(params, workspace, &parts);
-    int64_t count = choose(params, heat, rot, &parts, dropped), sound = 0;
+    int64_t count = passing(params, heat, rot, parts.entries, dropped), sound = 0;
+    count = socsched_choose(parts.entries, count, params->candidates, params->score, parts.heap);
     for (int64_t i = 0; i < count; i++) {
         if (box_of(params, parts.entries[i].number, reg, height, dim, rot, vel, parts.boxes + 7 * sound,
                    parts.velocities + 2 * sound))

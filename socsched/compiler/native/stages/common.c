@@ -54,7 +54,8 @@ static void sink_value(float *heap, int64_t count, int64_t at)
     heap[at] = moved;
 }
 
-float socsched_kth_largest(const ranked *entries, int64_t count, int64_t most, float *heap)
+/* The value that is `most`-th of count >= most logits from the top; `heap` has room for `most`. */
+static float kth_largest(const ranked *entries, int64_t count, int64_t most, float *heap)
 {
     for (int64_t i = 0; i < most; i++)
         heap[i] = (float)entries[i].score;
@@ -66,6 +67,24 @@ float socsched_kth_largest(const ranked *entries, int64_t count, int64_t most, f
             sink_value(heap, most, 0);
         }
     return heap[0];
+}
+
+int64_t socsched_choose(ranked *entries, int64_t count, int64_t most, double score, float *heap)
+{
+    int64_t passed = 0;
+    float least = -INFINITY;
+    if (most <= count) {
+        double kth = kth_largest(entries, count, most, heap);
+        least = (float)(kth < 20 ? kth : 20);
+    }
+    for (int64_t i = 0; i < count; i++)
+        if (entries[i].score >= least) {
+            ranked passing = entries[i];
+            passing.score = sigmoid(passing.score);
+            if (passing.score > score)
+                entries[passed++] = passing;
+        }
+    return socsched_rank(entries, passed, most);
 }
 
 #if defined(__x86_64__)

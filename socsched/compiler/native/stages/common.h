@@ -42,8 +42,9 @@ typedef struct {
 /* Moves the best `most` of `entries` to the front, highest score first, equal ones by number; returns how many. */
 int64_t socsched_rank(ranked *entries, int64_t count, int64_t most);
 
-/* Returns the value that is `most`-th of count >= most values from the top; `heap` has room for `most`. */
-float socsched_kth_largest(const ranked *entries, int64_t count, int64_t most, float *heap);
+/* The same of entries whose scores are logits, of those with a score above `score`, which replaces the logit; `heap` has
+   room for `most`.  Above 20, different logits may round to the same score; number then decides. */
+int64_t socsched_choose(ranked *entries, int64_t count, int64_t most, double score, float *heap);
 
 /* Elementary functions and overlaps of boxes seen from above, which are those of GPUs. */
 #define FUNCTION static inline

@@ -16,7 +16,6 @@
 namespace socsched {
 
 // Objects allocated before the run and handed out during it, so that nothing is allocated on the path of a job.
-
 template <class T>
 class Pool {
  public:

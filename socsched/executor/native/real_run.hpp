@@ -15,14 +15,13 @@
 
 #include "control.hpp"
 #include "data_slots.hpp"
-#include "detections.hpp"
+#include "journal.hpp"
 #include "failure.hpp"
 #include "feed.hpp"
 #include "realtime.hpp"
-#include "journal.hpp"
 #include "mailbox.hpp"
 #include "stage.hpp"
-#include "timetable.hpp"
+#include "wiring.hpp"
 
 namespace socsched {
 

@@ -30,7 +30,6 @@
 namespace socsched {
 
 // The monotonic clock, and waiting for an instant of it.
-
 inline Ns clock_ns(clockid_t clock) {
   timespec at;
   clock_gettime(clock, &at);
@@ -94,7 +93,6 @@ inline void pass_gate() {
 
 // The lock around the state of a run: a mutex with priority inheritance, so that a thread that holds it is not
 // preempted by others less urgent than those that wait.  Its only system call is futex, and only if it is contended.
-
 class Guard {
  public:
   Guard() {

@@ -13,7 +13,7 @@
 #include "control.hpp"
 #include "failure.hpp"
 #include "journal.hpp"
-#include "timetable.hpp"
+#include "wiring.hpp"
 
 namespace socsched {
 

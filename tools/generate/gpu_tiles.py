@@ -36,7 +36,7 @@ from socsched.compiler.targets.cuda import gemm, kernels
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.lower import lower
-from socsched.compiler.targets.cuda.nvcc import find_nvcc, supply_cubins, write_cubin
+from socsched.compiler.targets.cuda.nvcc import supply_cubins, write_cubin
 from socsched.compiler.targets.cuda.passes import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tile_table import INT8_TABLE, TABLE
@@ -45,6 +45,7 @@ from socsched.errors import MachineError
 from socsched.graph.expand import fuse_network
 from tools import ROOT
 from tools.bench import gpu_common as bench
+from tools.verify.gpu_code import find_nvcc
 
 TABLE_PATH = ROOT / "socsched/compiler/targets/cuda/tile_table.py"
 HEADER = '''"""Measured tiles (`tiles.Tile`) by GPU and shape, of bytes in pairs; by tools/generate."""

@@ -29,6 +29,7 @@ import gzip
 import json
 import lzma
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -37,7 +38,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from socsched.compiler.targets.cuda.nvcc import find_nvcc
 from socsched.compiler.targets.gpu_functions.code import program_of
 from socsched.compiler.targets.gpu_functions.program import FunctionRequest
 from socsched.errors import MachineError
@@ -101,6 +101,17 @@ class Kernel:
         by_registers = limits.registers // _PARTS // per_warp * _PARTS // warps
         by_shared = limits.shared // shared if shared else limits.groups
         return min(limits.groups, limits.threads // (warps * _WARP), by_registers, by_shared)
+
+
+def find_nvcc() -> str:
+    """Return the path of nvcc; MachineError when it is not installed."""
+    path = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+    if path is None:
+        raise MachineError(
+            "nvcc is not installed: stages cannot be compiled for CUDA",
+            "install the CUDA toolkit (nvcc of CUDA 11.4 or later for Jetson Orin) and put nvcc on PATH",
+        )
+    return path
 
 
 def kernels(compiler: str | Path, source: str, arch: str, items: Mapping[str, int]) -> Iterator[Kernel]:

@@ -24,8 +24,10 @@ from socsched.compiler.toolchains.qdq import quantised
 from socsched.descriptor.operator_rules import FACTS, OperatorRules
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError
+from socsched.graph.expand import COMPARISONS
 from socsched.graph.operators import Operator, TensorType
 from socsched.graph.rules import decide
+from socsched.models.onnx_operators import BINARY, REDUCTIONS, UNARY
 
 AGREE, CONTRADICT, UNKNOWN = "agreement", "contradiction", "unknown"
 SECONDS = 60.0
@@ -300,21 +302,13 @@ def _scatter(attrs: Attrs) -> _Node:
     return _node("ScatterND", image, np.asarray([[[0, 0, 1]]], np.int64).reshape(1, 3), [1, SIZE])
 
 
-_UNARY = {
-    "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "hard_sigmoid": "HardSigmoid", "hard_swish": "HardSwish",
-    "elu": "Elu", "exp": "Exp", "erf": "Erf", "sqrt": "Sqrt", "abs": "Abs", "softplus": "Softplus", "log": "Log",
-    "sin": "Sin", "cos": "Cos", "neg": "Neg", "floor": "Floor", "ceil": "Ceil", "round": "Round", "sign": "Sign",
-    "reciprocal": "Reciprocal",
-}  # fmt: skip
-_BINARY = {
-    "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "maximum": "Max", "minimum": "Min",
-}  # fmt: skip
-_COMPARED = {
-    "equal": "Equal", "greater": "Greater", "less": "Less", "greater_equal": "GreaterOrEqual",
-    "less_equal": "LessOrEqual", "where": "Less",
-}  # fmt: skip
+_FURTHER = {"hard_sigmoid": "HardSigmoid", "elu": "Elu", "neg": "Neg", "reciprocal": "Reciprocal"}
+_UNARY = {kind: op for op, kind in UNARY.items() if kind not in ("logical_not", "isnan")} | _FURTHER
+_PAIRS = {kind: op for op, kind in BINARY.items() if not kind.startswith("logical")}
+_COMPARED = {kind: op for kind, op in _PAIRS.items() if kind in COMPARISONS} | {"where": "Less"}
+_BINARY = {kind: op for kind, op in _PAIRS.items() if kind not in COMPARISONS}
 _LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_not": "Not"}
-_REDUCTIONS = {"reduce_max": "ReduceMax", "reduce_mean": "ReduceMean", "reduce_sum": "ReduceSum"}
+_REDUCTIONS = {kind: op for op, kind in REDUCTIONS.items()}
 _BUILDERS: Mapping[str, Callable[[Attrs], _Node]] = {
     **{kind: partial(lambda op, attrs: _node(op, _image()), op) for kind, op in _UNARY.items()},
     **{

@@ -6,7 +6,6 @@ GPU is loaded.  TVM's own function needs a compiler on the board; these do not.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,21 +13,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from socsched.errors import CompileError, MachineError
+from socsched.errors import CompileError
 
 SOURCE, BINARY = "stage.cu", "stage.cubin"
 """Files of an artefact."""
-
-
-def find_nvcc() -> str:
-    """Return the path of nvcc; MachineError when it is not installed."""
-    path = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
-    if path is None:
-        raise MachineError(
-            "nvcc is not installed: stages cannot be compiled for CUDA",
-            "install the CUDA toolkit (nvcc of CUDA 11.4 or later for Jetson Orin) and put nvcc on PATH",
-        )
-    return path
 
 
 def device_source(module: Any) -> str:

@@ -7,26 +7,36 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from socsched.api.folders import JOURNAL
 from socsched.api.loading import load_plan, pipeline_of
 from socsched.api.options import RunOptions
 from socsched.api.results import Result
+from socsched.api.simulation import duration_ns
 from socsched.cost.learned import learn as keep
 from socsched.cost.learned import place
 from socsched.descriptor.catalog import HOST, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
+from socsched.executor.run_native import execute
+from socsched.executor.settings import AUTO, NATIVE
+from socsched.faults.file import load_faults
 from socsched.faults.model import RUN
+from socsched.modebook.book import is_book, load_book
+from socsched.models.pointpillars.scan import list_scans, write_bin
+from socsched.models.street import scan
 from socsched.planning.plan import Plan
+from socsched.runtime.boards.base import Board
+from socsched.runtime.boards.local import LocalBoard
+from socsched.runtime.collect import NAME
+from socsched.runtime.frames import FrameReport
+from socsched.runtime.input_files import list_frames
+from socsched.runtime.options import Inputs, Options, load_policies
+from socsched.runtime.overheads import overheads
+from socsched.trace.io import RunDocument
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from socsched.runtime.boards.base import Board
-    from socsched.runtime.frames import FrameReport
-    from socsched.runtime.options import Options
-    from socsched.trace.io import RunDocument
 
 Note = Callable[[str], None]
 _MOST_REASONS = 8
@@ -58,11 +68,6 @@ def run(
     name.  `folder` receives journal and frames while the run goes on.  `on_frame` is called at the end of every chain.
     Raises UsageError for a plan that this machine cannot run, MachineError without a C++ compiler.
     """
-    from socsched.api.simulation import duration_ns
-    from socsched.executor.run_native import execute
-    from socsched.executor.settings import AUTO, NATIVE
-    from socsched.runtime.options import Inputs
-
     loaded = load_plan(plan)
     if not loaded.tasks:
         raise UsageError("nothing to run: a stage has no engine", "see the plan's violations")
@@ -87,18 +92,11 @@ def board_of(options: RunOptions) -> Board:
         return JetsonBoard(apply_mode=options.apply_mode)
     if options.apply_mode:
         raise UsageError("--apply-mode needs a board with power modes", "add --board jetson")
-    from socsched.runtime.boards.local import LocalBoard
-
     return LocalBoard()
 
 
 def _settings(options: RunOptions, plan: Plan, pipeline: Pipeline, board: Board, folder: Path | None) -> Options:
     """Return the executor's options; reads files, makes or reads spare plans."""
-    from socsched.api.folders import JOURNAL
-    from socsched.faults.file import load_faults
-    from socsched.runtime.collect import NAME
-    from socsched.runtime.options import Options, load_policies
-
     return Options(
         executor=options.executor,
         in_flight=options.in_flight,
@@ -119,8 +117,6 @@ def _settings(options: RunOptions, plan: Plan, pipeline: Pipeline, board: Board,
 
 
 def _spare_plans(names: Sequence[str], plan: Plan, pipeline: Pipeline, board: Board) -> tuple[Plan, ...]:
-    from socsched.modebook.book import is_book, load_book
-
     plans: list[Plan] = []
     for name in names:
         if name == "auto":
@@ -140,8 +136,6 @@ def _spare_plans(names: Sequence[str], plan: Plan, pipeline: Pipeline, board: Bo
 
 def _finished(plan: Plan, trace: Trace, options: Options, board: Board, accounts: dict[str, dict[str, int]]) -> Run:
     """Return the result of a run with its figures."""
-    from socsched.runtime.overheads import overheads
-
     reasons = Counter(instant.text for instant in trace.instants if instant.kind in ("abort", "fault"))
     known: RunDocument = {
         "accounts": accounts,
@@ -187,16 +181,11 @@ def learn(run: Result, pipeline: Pipeline) -> list[str]:
 
 def list_inputs(given: Path | Sequence[Path] | None) -> Sequence[Path] | None:
     """Return the scans, images and arrays of a file or folder; what is listed already as it is."""
-    from socsched.runtime.input_files import list_frames
-
     return list(list_frames(given)) if isinstance(given, Path) else given
 
 
 def scans_or_street(given: Path | None, folder: Path, frames: int, seed: int) -> list[Path]:
     """Return the scan files of `given`, or write `frames` shipped ones to `folder`/scans; `seed` chooses the first."""
-    from socsched.models.pointpillars.scan import list_scans, write_bin
-    from socsched.models.street import scan
-
     if given is not None:
         return list(list_scans(given))
     target = folder / "scans"
@@ -222,7 +211,6 @@ def compute(
     With `vendor`, stages of accelerators run in their vendor's simulator.
     """
     from socsched.runtime.functional import compute as run
-    from socsched.runtime.options import Inputs
 
     inputs = Inputs(scans, weights, scales, frames, seed=seed)
     return run(plan, pipeline, get_platform(plan.platform), inputs, vendor=vendor)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from socsched.api.execution import list_inputs
 from socsched.api.loading import load_pipeline, load_platform
 from socsched.api.options import PlanOptions, ProfileOptions
 from socsched.api.planning import plan_with
@@ -18,6 +19,7 @@ from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
 from socsched.errors import CompileError, UsageError
+from socsched.executor.run_native import alone
 from socsched.graph.rules import check_operators
 from socsched.models.registry import bindings, get_model
 from socsched.models.sizes import sized
@@ -25,6 +27,8 @@ from socsched.models.weights import load_weights
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
+from socsched.runtime.backends.base import Setting
+from socsched.runtime.options import Inputs
 
 ERROR = 0.7
 """Relative error of RKNN's cycles: MobileNetV2 in int8 takes 1.30 ms by the table and 2.22 ms (450.7 frames/s) as
@@ -107,9 +111,6 @@ def profile(
     `contention` adds the pairwise slowdowns of stages, `conversions` the costs of changing formats.  With
     `vendor_model` nothing is measured: see `expected_costs`.
     """
-    from socsched.api.execution import list_inputs
-    from socsched.executor.run_native import alone
-    from socsched.runtime.options import Inputs
     from socsched.runtime.profile import measure
 
     how = ProfileOptions(**fields) if options is None else options
@@ -129,7 +130,6 @@ def _together(
 ) -> Profile:
     """Return a profile with the co-run matrix and the conversions of a pipeline's stages on this machine."""
     from socsched.runtime import corun
-    from socsched.runtime.backends.base import Setting
 
     host = get_platform("host")
     plan = make_plan(pipeline, host, work=stage_work, profile=times)

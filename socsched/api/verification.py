@@ -25,11 +25,18 @@ from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
 from socsched.descriptor.pipeline_file import onnx_pipeline
 from socsched.descriptor.platform import OWN
 from socsched.errors import InputError, MachineError, UsageError, extra
+from socsched.executor.run_native import execute
+from socsched.executor.settings import PLAN, SETTINGS
 from socsched.models.onnx_file import OnnxFile, is_taken_as_it_is, with_outputs
 from socsched.models.onnx_import import digest, kernel_results
 from socsched.models.registry import get_model
+from socsched.models.samples import draw
 from socsched.models.sizes import sized
 from socsched.planning.plan import Plan, Task
+from socsched.runtime.backends.base import plain
+from socsched.runtime.input_files import of_files
+from socsched.runtime.inputs import Nothing
+from socsched.runtime.options import Inputs, Options
 from socsched.trace.columns import DONE
 
 HOST = "host"
@@ -167,8 +174,6 @@ def _feed(stage: Stage, inputs: Path | None, folder: Path) -> Path:
     """Return the file of a network's inputs: the given one, checked, or one of seeded inputs."""
     import numpy as np
 
-    from socsched.models.samples import draw
-
     if inputs is None:
         inputs = folder / "inputs.npz"
         arrays: dict[str, Any] = draw(get_model(stage.model or "", stage.params), np.random.default_rng(0))
@@ -182,9 +187,6 @@ def _feed(stage: Stage, inputs: Path | None, folder: Path) -> Path:
 
 def arrays_of(stage: Stage, feed: Path, filled: bool = True) -> dict[str, Any]:
     """Return the first frame of a file of arrays for the inputs of a stage, by port, `filled` up to their bounds."""
-    from socsched.runtime.input_files import of_files
-    from socsched.runtime.inputs import Nothing
-
     model = get_model(stage.model or "", stage.params)
     ports = {port.name: port.type for port in model.inputs}
     least = {port.name: port.least for port in model.inputs if port.least}
@@ -294,10 +296,6 @@ class _Own:
 
     def outputs(self, pipeline: Pipeline, plan: Plan, feed: Path) -> dict[str, Any]:
         """Return the outputs of a network for the inputs in a file."""
-        from socsched.executor.run_native import execute
-        from socsched.runtime.backends.base import plain
-        from socsched.runtime.options import Inputs, Options
-
         found: dict[str, Any] = {}
 
         def see(stage: str, frame: int, outputs: Mapping[str, Any]) -> None:
@@ -311,9 +309,6 @@ class _Own:
 
     def median_ns(self, pipeline: Pipeline, plan: Plan, feed: Path) -> int:
         """Return the median time of a job."""
-        from socsched.executor.run_native import execute
-        from socsched.runtime.options import Inputs, Options
-
         frames = _count(plan.tasks[0].cost_ns) + 1
         trace = execute(plan, pipeline, Inputs([feed], frames=frames), Options(pace="asap", alone=True))
         jobs = trace.columns.jobs
@@ -435,7 +430,6 @@ def _in_bundle(path: Path, folder: Path, own: Stage, feed: Path, wanted: Arrays,
     """Return the outputs that the program of a bundle computes against those wanted."""
     from socsched.executor.application import program_of
     from socsched.executor.references import write_expected
-    from socsched.executor.settings import PLAN, SETTINGS
 
     plan = load_plan(folder / PLAN)
     sha256 = digest(path)

@@ -25,7 +25,7 @@ from socsched.graph.integers import STAYS_FLOAT, stays_float
 
 _PREFIX = b"__tvm_ffi_"
 _SLOTS = {b"__TVMBackendParallelLaunch", b"__TVMBackendAllocWorkspace", b"__TVMBackendFreeWorkspace"}
-"""Functions that the executor supplies to the kernels (`parallel.hpp`, `cpu_program.hpp`)."""
+"""Functions that the executor supplies to the kernels (`parallel.hpp`, `network_stage.cpp`)."""
 
 
 def choose(compilation: Compilation) -> Passes:

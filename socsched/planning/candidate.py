@@ -156,11 +156,11 @@ def _chains(assessment: Assessment) -> list[Violation]:
 
 def _queues(deployment: Deployment, assessment: Assessment) -> list[Violation]:
     """Return queues that may overflow: the frame `queue` frames earlier must have begun when a frame is released."""
-    found, sources = [], deployment.workload.sources(assessment.tasks)
+    found, sources, known = [], deployment.workload.sources(assessment.tasks), dict[str, list[tuple[str, int]]]()
     for task in assessment.tasks:
         response, room = assessment.responses[task.name], sources.room(task)
         if response.bounded and response.value > room:
-            terms = tuple(path_terms(task.name, assessment.responses))
+            terms = tuple(path_terms(task.name, assessment.responses, known))
             found.append(_violation(f"queue of {task.name} ({task.queue} may wait)", response.value, room, "ns", terms))
     return found
 

@@ -507,6 +507,7 @@ def _met_or_refuted(
         return replace(solution, proof=proof)
     if beyond := beyond_proof(workload, divided, unknown):
         return replace(solution, beyond=beyond, least=least_latencies(workload, divided, unknown))
+    check()
     if neighbourhoods.suits(workload):
         mine = clock.part(MENDING)
         solution = neighbourhoods.search(solution, workload, request.goals, request.budget, mine, 0.0, None, True)

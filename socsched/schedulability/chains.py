@@ -182,11 +182,19 @@ def data_age(stretches: Sequence[Stretch], responses: Mapping[str, Response]) ->
     return _sum(stretches, responses, terms)
 
 
-def path_terms(name: str, responses: Mapping[str, Response]) -> list[tuple[str, int]]:
-    """Return the terms of a task's response, predecessors first; they add up to its value."""
+def path_terms(
+    name: str, responses: Mapping[str, Response], known: dict[str, list[tuple[str, int]]] | None = None
+) -> list[tuple[str, int]]:
+    """Return the terms of a task's response, predecessors first; they add up to its value.
+
+    `known` keeps the terms of each task for further calls: those of a long chain repeat in all of its tasks.
+    """
     parts: list[list[tuple[str, int]]] = []
+    known = {} if known is None else known
     while name:
-        parts.append([(f"{name}: {term}", value) for term, value in responses[name].terms])
+        if name not in known:
+            known[name] = [(f"{name}: {term}", value) for term, value in responses[name].terms]
+        parts.append(known[name])
         name = responses[name].via
     return [term for part in reversed(parts) for term in part]
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Cost
+from socsched.deadline import check
 from socsched.descriptor.pipeline import PER_POINT, Pipeline
 from socsched.errors import CompileError, UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
@@ -136,6 +137,7 @@ def _involved(found: Sequence[Violation], names: Iterable[str]) -> list[str]:
     """Return the stages named in the terms of violations, those with the largest terms first."""
     weight: dict[str, int] = {}
     for violation in found:
+        check()
         for term, value in violation.terms:
             name = term.split(":")[0]
             weight[name] = max(weight.get(name, 0), value)

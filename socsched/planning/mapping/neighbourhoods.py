@@ -75,6 +75,8 @@ def search(
     found = _Search(workload, goals, budget, clock, options, start, most, thorough)
     mapping, evaluated = found.run(solution.candidate, solution.score, enough)
     counted = replace(solution.search, evaluated=solution.search.evaluated + evaluated)
+    if mapping == start and clock.late():
+        return replace(solution, search=counted)
     # a thorough analysis sets other deadlines, by which a chain may fail that the search saw hold
     both = [judge(workload, mapping, thorough) for thorough in (True, False)]
     candidate = min(both, key=lambda one: score(one, goals))

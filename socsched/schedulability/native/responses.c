@@ -35,68 +35,101 @@ static i64 busy_period(const Task *tasks, i64 count, i64 steps) {
   return NONE;
 }
 
-static int by_value(const void *a, const void *b) {
-  i64 x = *(const i64 *)a, y = *(const i64 *)b;
-  return (x > y) - (x < y);
+typedef struct { i64 due, task; } Due;
+/* Of a task: its jobs that arrive within a length, up to which length there are so many, and those that are due. */
+typedef struct { i64 jobs, until, most; } Other;
+
+static int by_due(const void *a, const void *b) {
+  const Due *x = a, *y = b;
+  return (x->due > y->due) - (x->due < y->due);
 }
 
-static Busy busy_of(const Task *tasks, i64 count, i64 mine, i64 arrival, int whole, Busy before) {
+static Busy busy_of(const Task *tasks, i64 count, i64 mine, i64 arrival, i64 earlier, int whole, Other *others, Busy before) {
   const Task *task = tasks + mine;
-  i64 due = arrival + task->deadline, earlier = floor_div(arrival + task->jitter, task->period), blocked = 0;
+  i64 due = arrival + task->deadline, blocked = 0;
   for (i64 n = 0; n < count; n++)
-    if (n != mine && tasks[n].deadline > due) blocked = most_of(blocked, tasks[n].segment);
+    if (tasks[n].segment > blocked && n != mine && tasks[n].deadline > due) blocked = tasks[n].segment;
   i64 least = blocked + earlier * task->wcet + (whole ? 0 : task->wcet);
   i64 length = most_of(least, before.blocked == blocked ? before.length : 0);
   for (;;) {
     i64 longer = least;
-    if (socsched_late()) return (Busy){arrival, blocked, length, earlier};
     for (i64 n = 0; n < count; n++) {
       const Task *o = tasks + n;
-      if (n == mine || o->deadline - o->jitter > due) continue;
-      i64 most = floor_div(due - o->deadline + o->jitter, o->period) + 1, until = length + o->jitter;
-      longer += least_of(whole ? floor_div(until, o->period) + 1 : ceil_div(until, o->period), most) * o->wcet;
+      Other *other = others + n;
+      if (!other->most) continue;
+      if (length > other->until || length <= other->until - o->period) {
+        other->jobs = whole ? floor_div(length + o->jitter, o->period) + 1 : ceil_div(length + o->jitter, o->period);
+        other->until = other->jobs * o->period - o->jitter - whole;
+      }
+      longer += least_of(other->jobs, other->most) * o->wcet;
     }
     if (longer <= length) return (Busy){arrival, blocked, length, earlier};
     length = longer;
   }
 }
 
+/* The absolute deadlines of jobs up to which a task may be delayed that arrives within the busy period, sorted; NULL
+   without memory.  They are the same for all tasks, each of which looks at a part. */
+static Due *dues_of(const Task *tasks, i64 count, i64 busy, i64 *found) {
+  Due *parts = malloc(sizeof(Due) * (count + 1)), *dues = NULL;
+  i64 n_parts = 0, most = 0;
+  if (!parts) return NULL;
+  for (i64 n = 0; n < count; n++) parts[n] = (Due){tasks[n].deadline - tasks[n].jitter, tasks[n].deadline + busy};
+  qsort(parts, count, sizeof(Due), by_due);
+  for (i64 n = 0; n < count; n++) { /* from `due` until `task` */
+    if (n_parts && parts[n].due <= parts[n_parts - 1].task)
+      parts[n_parts - 1].task = most_of(parts[n_parts - 1].task, parts[n].task);
+    else parts[n_parts++] = parts[n];
+  }
+  for (int pass = 0; pass < 2 && (!pass || (dues = malloc(sizeof(Due) * (most + 1)))); pass++) {
+    *found = 0;
+    for (i64 part = 0; part < n_parts; part++)
+      for (i64 n = 0; n < count; n++) {
+        i64 at = tasks[n].deadline - tasks[n].jitter, period = tasks[n].period, end = parts[part].task;
+        at += most_of(ceil_div(parts[part].due - at, period), 0) * period;
+        if (!pass) most += at < end ? (end - 1 - at) / period + 1 : 0;
+        for (; pass && at < end; at += period) dues[(*found)++] = (Due){at, n};
+      }
+  }
+  free(parts);
+  if (dues) qsort(dues, *found, sizeof(Due), by_due);
+  return dues;
+}
+
 /* `response_rows` but for its terms: fills the response of every task, NONE where there are more than `work` arrivals
    times tasks, and its busy period.  Returns 0, or -1 without memory. */
 int socsched_edf(const Task *tasks, i64 count, int whole, i64 work, i64 steps, i64 *values, Busy *longest) {
-  i64 busy = busy_period(tasks, count, steps), arrivals = 0, *instants;
+  i64 busy = busy_period(tasks, count, steps), arrivals = 0, found;
   for (i64 n = 0; n < count; n++) values[n] = NONE;
   if (busy == NONE) return 0;
   for (i64 n = 0; n < count; n++) arrivals += busy / tasks[n].period + 1;
   if (arrivals > work / (count * count)) return 0;
-  i64 room = 0;
-  for (i64 n = 0; n < count; n++) room = most_of(room, tasks[n].jitter + most_of(tasks[n].deadline, 0));
-  i64 most = 0;
-  for (i64 n = 0; n < count; n++) most += (busy + room) / tasks[n].period + 2;
-  instants = malloc(sizeof(i64) * most);
-  if (!instants) return -1;
-  for (i64 mine = 0; mine < count && !socsched_late(); mine++) {
+  Due *dues = dues_of(tasks, count, busy, &found);
+  Other *others = malloc(sizeof(Other) * (count + 1));
+  for (i64 mine = 0; dues && others && mine < count && !socsched_late(); mine++) {
     const Task *task = tasks + mine;
-    i64 found = 0, worst = -1;
-    for (i64 n = 0; n < count; n++) {
-      i64 first = n == mine ? -task->jitter : tasks[n].deadline - tasks[n].jitter - task->deadline;
-      if (n != mine) first += most_of(ceil_div(-task->jitter - first, tasks[n].period), 0) * tasks[n].period;
-      for (i64 at = first; at < busy; at += tasks[n].period) instants[found++] = at;
-    }
-    qsort(instants, found, sizeof(i64), by_value);
+    i64 first = task->deadline - task->jitter, worst = -1, earlier = -1, at = 0;
+    for (i64 step = found; step; step /= 2) /* to the first that is not before its own */
+      while (at + step <= found && dues[at + step - 1].due < first) at += step;
+    for (i64 n = 0; n < count; n++)
+      others[n] = (Other){0, NONE / 2, n == mine ? 0 : most_of(ceil_div(first - tasks[n].deadline + tasks[n].jitter, tasks[n].period), 0)};
     Busy before = {0, 0, 0, 0};
     longest[mine] = before;
-    for (i64 n = 0; n < found && !socsched_late(); n++) {
-      if (n && instants[n] == instants[n - 1]) continue;
-      if (task->wcet && busy - instants[n] <= worst) break;
-      before = busy_of(tasks, count, mine, instants[n], whole, before);
+    while (at < found && dues[at].due < task->deadline + busy && !socsched_late()) {
+      i64 due = dues[at].due, arrival = due - task->deadline;
+      for (; at < found && dues[at].due == due; at++)
+        if (dues[at].task == mine) earlier++;
+        else others[dues[at].task].most++;
+      if (task->wcet && busy - arrival <= worst) break;
+      before = busy_of(tasks, count, mine, arrival, earlier, whole, others, before);
       i64 value = most_of(before.length + (whole ? task->wcet : 0) - before.arrival, task->jitter + task->wcet);
       if (value > worst) worst = value, longest[mine] = before;
     }
     values[mine] = worst;
   }
-  free(instants);
-  return 0;
+  int failed = !dues || !others;
+  free(dues), free(others);
+  return -failed;
 }
 
 /* -- fixed priorities, holistic */

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from socsched.bounded import seconds
+
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 MIB = 2**20
@@ -60,8 +62,6 @@ def test_bounds_are_those_of_the_code(claim: str, name: str, value: float) -> No
 
 
 def test_the_time_for_a_database_is_in_proportion_to_it() -> None:
-    from socsched.bounded import seconds
-
     assert "5 s and a second for every 4 MiB of the file" in " ".join(TEXT.split())
     assert [seconds(size) for size in (0, 4 * MIB, 400 * MIB)] == [5, 6, 105]
 

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 from recorded import Recorded
 
+from socsched.cli.demo import FULL, PIPELINE, fitting
 from socsched.cli.root import run
+from socsched.models.pointpillars import network
+from socsched.models.pointpillars.boxes import footprints, iou
+from socsched.models.weights import draw_weights
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +101,6 @@ def test_compile_writes_a_manifest(tmp_path: Path) -> None:
 def test_weights_choose_the_network_they_fit(recorded: Recorded, tmp_path: Path) -> None:
     import numpy as np
 
-    from socsched.cli.demo import FULL, PIPELINE, fitting
-    from socsched.models.pointpillars import network
-    from socsched.models.weights import draw_weights
-
     assert fitting(None) == PIPELINE
     assert fitting(recorded.weights) == recorded.network
     full = (network.pfn_network(), network.backbone_network(), network.head_network())
@@ -113,7 +113,6 @@ def test_weights_choose_the_network_they_fit(recorded: Recorded, tmp_path: Path)
 def test_the_boxes_of_the_demo_are_on_the_cars(demo: Path) -> None:
     import numpy as np
 
-    from socsched.models.pointpillars.boxes import footprints, iou
     from tools.train.precision import truths_of
     from tools.train.streets import look_at, make_scene
 

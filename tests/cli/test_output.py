@@ -26,6 +26,7 @@ from socsched.cli.output import echo
 from socsched.cli.progress import Bar, line
 from socsched.cli.results import outcome_code
 from socsched.cli.root import run, verbs
+from socsched.planning.mapping.program import Program
 from socsched.progress import Step
 from socsched.reporting.compare import compare
 from socsched.reporting.junit import render
@@ -158,7 +159,6 @@ def test_it_is_shown_on_terminals_unless_quiet(flags: list[str], env: dict[str, 
 @pytest.mark.slow
 def test_solving_reports_its_gap_and_is_not_changed_by_it() -> None:
     pytest.importorskip("ortools")
-    from socsched.planning.mapping.program import Program
     from tests.literature.mapping.mapping_problems import random_problem
 
     problem, heard = random_problem(Random(5), 2, 3, 2), list[Step]()

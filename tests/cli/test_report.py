@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from socsched.api import folders
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
+from socsched.api.simulation import simulate
 from socsched.cli.root import run
+from socsched.faults.model import Faults, Stall
+from socsched.planning import io
 from socsched.reporting.report import gather
 from socsched.units import format_duration
 
@@ -98,8 +104,6 @@ def test_the_front_is_embedded_where_it_was_explored(simulated: Path, tmp_path: 
 
 
 def test_other_descriptors_than_the_plan_s_are_not_drawn_upon(simulated: Path, tmp_path: Path) -> None:
-    from socsched.planning import io
-
     plan = io.load(simulated / "plan.json")
     changed = tmp_path / "pointpillars.yaml"
     source = Path(__file__).parents[2] / "pipelines" / "pointpillars.yaml"
@@ -112,8 +116,6 @@ def test_other_descriptors_than_the_plan_s_are_not_drawn_upon(simulated: Path, t
 
 
 def test_a_run_is_compared_with_the_simulation_in_the_same_folder(simulated: Path, tmp_path: Path) -> None:
-    from socsched.api import folders
-
     shutil.copytree(simulated, tmp_path / "simulated")
     plan, trace, result = folders.load(simulated)
     trace.kind = "measured"
@@ -126,11 +128,6 @@ def test_a_run_is_compared_with_the_simulation_in_the_same_folder(simulated: Pat
 
 @pytest.mark.slow
 def test_a_minute_of_a_whole_stack_fits_a_megabyte_and_keeps_the_worst(tmp_path: Path) -> None:
-    from socsched.api.options import PlanOptions
-    from socsched.api.planning import plan_with
-    from socsched.api.simulation import simulate
-    from socsched.faults.model import Faults, Stall
-
     plan = plan_with("perception-stack", BOARD, "15W", PlanOptions(refine=False, explain=False, cuts=False))
     last = next(chain for chain in plan.chains if chain.name == "camera-detection").path[-1]
     engine = next(task.engine for task in plan.tasks if task.name == last)

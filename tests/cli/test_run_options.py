@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from socsched.api import execution, loading
 from socsched.api.options import EXECUTORS, RunOptions
 from socsched.cli import root
 from socsched.cli.output import Output
@@ -16,6 +17,9 @@ from socsched.cli.verbs import verb
 from socsched.executor.settings import AUTO
 from socsched.executor.settings import EXECUTORS as KNOWN
 from socsched.models.pointpillars.scan import write_bin
+from socsched.models.street import scan
+from socsched.runtime.boards.local import LocalBoard
+from socsched.runtime.options import Options
 from socsched.trace.trace import Trace
 from tests.journals import write_journal
 
@@ -90,10 +94,6 @@ def test_power_modes_are_for_boards_that_have_them(plan: Path) -> None:
 
 
 def test_options_of_the_command_line_reach_the_run(plan: Path, tmp_path: Path) -> None:
-    from socsched.api import execution, loading
-    from socsched.runtime.boards.local import LocalBoard
-    from socsched.runtime.options import Options
-
     made = loading.load_plan(str(plan))
     pipe = loading.pipeline_of(made, str(plan.parent / "toy.yaml"), print)
     given: list[Options] = []
@@ -158,8 +158,6 @@ def test_a_simulation_whose_every_frame_was_skipped_fails(
 def test_a_scan_of_other_columns_gives_the_same_boxes_or_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], checkout: Path
 ) -> None:
-    from socsched.models.street import scan
-
     points = scan(7)
     ring = np.random.default_rng(1).integers(0, 64, (len(points), 1)).astype(np.float32)
     write_bin(tmp_path / "four.bin", points)

@@ -19,10 +19,13 @@ from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import physical_shape
 from socsched.compiler.loading.stages import CompiledStage, load
 from socsched.compiler.passes.link import host_linker
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.llvm.processor import vector_unit
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError, UsageError
+from socsched.graph.expand import fuse_network
 from socsched.graph.rules import check_operators
 from socsched.models.host import aligned as empty
 from socsched.models.pointpillars.network import head_network, pfn_network
@@ -182,10 +185,7 @@ def test_aarch64_code(make_engine: Make, stage: Stage) -> None:
 def test_neon_instructions_are_used(make_engine: Make, tmp_path: Path) -> None:
     """Multiply-adds on four lanes, with the broadcast taken from a lane: the head's inner loop as it should be."""
     from socsched.compiler.environment import relax, tvm
-    from socsched.compiler.target import resolve
     from socsched.compiler.targets.llvm.lower import lower
-    from socsched.compiler.targets.llvm.processor import vector_unit
-    from socsched.graph.expand import fuse_network
 
     network, spec = head_network(4, 12), resolve(ORIN_CPU)
     assert vector_unit(spec).name == "neon"

@@ -21,10 +21,14 @@ from socsched.cli.root import run
 from socsched.compiler.native import compilers
 from socsched.compiler.store import library
 from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.study import load_study
 from socsched.errors import EXIT_MACHINE, EXIT_OK, MachineError
 from socsched.planning.io import load as load_plan
 from socsched.planning.search import make_plan
 from socsched.sim import build
+from socsched.study.inputs import gather
+from socsched.study.sweep import configurations
+from socsched.study.work import Job, open_inputs, perform
 
 PIPELINE, BOARD = "pointpillars-s", "jetson-orin-nx-16gb"
 PLAN = ["plan", PIPELINE, "-p", BOARD, "-m", "MAXN", "--no-cuts", "--no-refine"]
@@ -111,11 +115,6 @@ def test_what_the_machine_cannot_do_is_no_verdict(
 
 
 def test_a_sweep_keeps_no_row_of_what_the_machine_cannot_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from socsched.descriptor.study import load_study
-    from socsched.study.inputs import gather
-    from socsched.study.sweep import configurations
-    from socsched.study.work import Job, open_inputs, perform
-
     (tmp_path / "s.yaml").write_text(
         f'schema_version: "1"\nname: s\nparameters:\n  platform: [{BOARD}]\n  pipeline: [{PIPELINE}]\n'
     )

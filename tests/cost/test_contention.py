@@ -16,8 +16,15 @@ from socsched.cost.contention import Rival, contention_model, draw
 from socsched.cost.contention.linear import Linear
 from socsched.cost.contention.pccs import Curve
 from socsched.cost.cost import Segment
+from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.platform import ContentionChoice, contention_of
+from socsched.descriptor.platform_file import load_platform
+from socsched.descriptor.provenance import coverage
+from socsched.descriptor.source import read
 from socsched.errors import UsageError
+from socsched.models.work import stage_work
+from socsched.planning.io import load, save
+from socsched.planning.search import make_plan
 from tools.generate.contention_fits import Row, fit_linear, fit_pairwise, fit_pccs, predict
 
 GB = 10**9
@@ -235,14 +242,6 @@ def test_linear_calibration_finds_the_coefficients_rows_were_made_with() -> None
 
 @pytest.mark.slow
 def test_the_platform_file_chooses_and_the_plan_carries(checkout: Path, tmp_path: Path) -> None:
-    from socsched.descriptor.catalog import get_pipeline
-    from socsched.descriptor.platform_file import load_platform
-    from socsched.descriptor.provenance import coverage
-    from socsched.descriptor.source import read
-    from socsched.models.work import stage_work
-    from socsched.planning.io import load, save
-    from socsched.planning.search import make_plan
-
     text = (checkout / "platforms" / "jetson-orin-nano-8gb.yaml").read_text(encoding="utf-8")
     rows = "{cpu: {gpu: 1.25, cpu: 1.02}, gpu: {cpu: 1.2}}"
     choice = f"  contention: {{model: pairwise, assumed: a test, parameters: {rows}}}\n"

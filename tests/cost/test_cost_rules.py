@@ -106,8 +106,6 @@ def test_trust_is_weighed_by_time() -> None:
 
 
 def test_an_anchor_is_used_unchanged_and_scaled_by_the_roofline_elsewhere() -> None:
-    from socsched.models.work import stage_work
-
     time = Figure(5_700_000, "assumed", note="an example", error=0.5)
     anchor = Anchor(ORIN.name, "MAXN", "cpu", "fp32", time, units=1)
     stage = replace(get_pipeline("pointpillars").stage("decode"), costs=(anchor,))
@@ -122,8 +120,6 @@ def test_an_anchor_is_used_unchanged_and_scaled_by_the_roofline_elsewhere() -> N
 
 
 def test_engines_refuse_what_they_do_not_declare() -> None:
-    from socsched.models.work import stage_work
-
     pipeline = get_pipeline("perception-stack")
     maxn, low = (CostModel(ORIN, ORIN.mode(name), stage_work) for name in ("MAXN", "15W"))
     engines = {
@@ -142,8 +138,6 @@ def test_engines_refuse_what_they_do_not_declare() -> None:
 
 
 def test_costs_in_a_mode_do_not_depend_on_the_modes_before_it() -> None:
-    from socsched.models.work import stage_work
-
     pipeline, before = get_pipeline("perception-stack"), CostModel(ORIN, MAXN, stage_work)
     for stage in pipeline.stages:
         before.candidates(stage)

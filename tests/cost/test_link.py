@@ -15,6 +15,7 @@ from socsched.descriptor.platform import Engine, Figure, Link, WeightsMemory
 from socsched.errors import DescriptorError
 from socsched.graph.operators import StageWork, TensorType, tensor_bytes
 from socsched.models.work import stage_work
+from socsched.planning.deployment import least_weights
 
 BOARD = get_platform("rk3588")
 LINK = Link(Figure(0.8e9, "assumed"), Figure(50_000, "assumed"))
@@ -59,8 +60,6 @@ def test_what_does_not_fit_crosses_the_link_for_every_job() -> None:
 
 
 def test_a_plan_needs_no_main_memory_for_weights_behind_a_link(tmp_path: Path, checkout: Path) -> None:
-    from socsched.planning.deployment import least_weights
-
     stage = get_pipeline("camera-detection").stage("detect")
     engines = tuple(behind() if engine.id == "npu0" else engine for engine in BOARD.engines)
     for platform, least in ((BOARD, 1), (replace(BOARD, engines=engines), 0)):

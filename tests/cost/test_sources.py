@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched import plugins
+from socsched.api.planning import pin_stages
 from socsched.cost import profile as measured
 from socsched.cost import vendor_model
 from socsched.cost.anchors import TRANSFER_ERROR, Configuration, find_anchor
@@ -268,9 +269,6 @@ def test_times_survive_the_file_and_are_checked(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_plan_draws_from_what_was_measured(checkout: Path) -> None:
-    from socsched.api.planning import pin_stages
-    from socsched.descriptor.catalog import get_platform
-
     pipe = load_pipeline(checkout / "pipelines" / "pointpillars.yaml")
     board = get_platform("jetson-agx-orin-64gb")
     pipe = pin_stages(pipe, board, ("voxelise=cpu0",))

@@ -19,7 +19,7 @@ from socsched.cli import root
 from socsched.descriptor import catalog
 from socsched.descriptor.fields import PROVENANCE
 from socsched.descriptor.provenance import coverage, require_grounds
-from socsched.descriptor.source import parse
+from socsched.descriptor.source import parse, read
 from socsched.errors import DescriptorError, UsageError
 
 
@@ -178,7 +178,5 @@ def test_strict_check_is_a_switch(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_every_number_we_ship_has_grounds(path: Path) -> None:
-    from socsched.descriptor.source import read
-
     found = require_grounds(read(path))
     assert found.total > 0 and not found.uncovered

@@ -28,6 +28,7 @@ from socsched.descriptor.platform_file import load_platform, platform_from_mappi
 from socsched.descriptor.provenance import coverage
 from socsched.descriptor.source import parse, read
 from socsched.errors import DescriptorError, UsageError
+from socsched.graph.counting import ELEMENTWISE
 
 
 def test_sample_is_read(tmp_path: Path) -> None:
@@ -380,6 +381,5 @@ def test_a_misspelt_operator_is_found_with_the_right_name(
 
 def test_every_operator_that_networks_are_read_as_has_a_name_in_rules() -> None:
     from socsched.compiler.passes.relax_form import KINDS
-    from socsched.graph.counting import ELEMENTWISE
 
     assert KINDS | ELEMENTWISE <= OPERATORS

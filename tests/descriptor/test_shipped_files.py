@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from socsched import plugins
 from socsched.cost.roofs import peaks
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.fields import PROVENANCE
@@ -129,8 +130,6 @@ def test_orin_engines_differ_by_declaration() -> None:
 
 
 def test_built_in_models_of_shipped_pipelines_exist() -> None:
-    from socsched import plugins
-
     used = {stage.model for path in FILES["pipelines"] for stage in get_pipeline(str(path)).stages if stage.model}
     assert used <= set(plugins.names("socsched.models"))
 

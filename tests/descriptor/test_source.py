@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.descriptor.source import Mark, field_name, parse, read, resolve
+from socsched.descriptor.taskset import load_taskset
 from socsched.errors import DescriptorError
 
 
@@ -165,8 +166,6 @@ def test_any_bytes_give_data_or_findings(raw: bytes) -> None:
 
 
 def test_an_unknown_field_whose_name_is_in_angle_brackets_is_reported(tmp_path: Path) -> None:
-    from socsched.descriptor.taskset import load_taskset
-
     (tmp_path / "t.json").write_text('{"name": "x", "tasks": [{"period": 10, "wcet": 1}], "<script>": 1}')
     with pytest.raises(DescriptorError, match="<script>: unknown field"):
         load_taskset(tmp_path / "t.json")

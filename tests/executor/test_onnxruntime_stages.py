@@ -16,6 +16,7 @@ from socsched.api.planning import plan as make_plan
 from socsched.compiler.builder import network_of, weights_for
 from socsched.compiler.packaging.deploy import BundleRequest, compile_bundle
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
+from socsched.compiler.toolchains.onnx_model import without_operator
 from socsched.compiler.toolchains.onnx_runtime import LIBRARY, model_folder
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.host import build, probe
@@ -27,7 +28,7 @@ from socsched.executor.references import write_references
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.executor.stages import describe_stages, sensor_ports
 from socsched.models.precision import settled
-from socsched.models.registry import bindings
+from socsched.models.registry import bindings, get_model
 from socsched.planning.plan import Plan
 from socsched.runtime.backends import choose
 from socsched.runtime.backends.base import Setting, plain
@@ -180,9 +181,6 @@ def test_without_the_package_plans_have_our_kernels_alone(tmp_path: Path, monkey
 
 
 def test_the_library_alone_does_not_take_what_has_no_onnx_operator() -> None:
-    from socsched.compiler.toolchains.onnx_model import without_operator
-    from socsched.models.registry import get_model
-
     (_, *programs) = get_platform("host").engines[0].runtimes
     missing: set[Any] = set()
     for name in ("pointpillars.pfn", "pointpillars.scatter", "pointpillars.backbone"):

@@ -16,6 +16,7 @@ from socsched.api.execution import run, scans_or_street
 from socsched.api.loading import pipeline_of
 from socsched.api.planning import plan as make_plan
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
+from socsched.compiler.native.host_stages import host_call
 from socsched.descriptor.host import detect
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
 from socsched.errors import MachineError
@@ -203,8 +204,6 @@ HOSTILE: Mapping[str, tuple[str, Any, int, str]] = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_stages_are_refused(executor: Path, case: str, tmp_path: Path) -> None:
-    from socsched.compiler.native.host_stages import host_call
-
     name, value, code, message = HOSTILE[case]
     model = get_model("camera.decode", SMALL)
     call = host_call(model, [port.type for port in model.inputs])

@@ -24,6 +24,7 @@ from socsched.errors import DescriptorError, InputError, MachineError, SocschedE
 from socsched.interchange import xml_file
 from socsched.interchange.bag import read_recording
 from socsched.interchange.pipeline_text import NoRate, Rate, clocks, rate_of
+from socsched.runtime.mcap_file import open_mcap
 
 MS = 10**6
 LATE = (0, 2, 1, 0, 3)
@@ -428,8 +429,6 @@ def chunk(plain: bytes, stated: int) -> bytes:
 @pytest.mark.parametrize("stated", [2**30, 2**62, 200 * 2**20])
 def test_a_chunk_that_expands_is_refused_before_it_does(stated: int, tmp_path: Path) -> None:
     pytest.importorskip("mcap", reason="reads MCAP")
-    from socsched.runtime.mcap_file import open_mcap
-
     (tmp_path / "bomb.mcap").write_bytes(b"\x89MCAP0\r\n" + chunk(bytes(200 * 2**20), stated))
     with pytest.raises(SocschedError, match="more than a file of this size explains"):
         open_mcap(tmp_path / "bomb.mcap")

@@ -16,6 +16,7 @@ from socsched.api.planning import plan
 from socsched.cli.root import run
 from socsched.lint.check import Diagnostic, Place, kept, lint_file
 from socsched.lint.formats import github, sarif
+from socsched.lint.server import checked
 from tests.models.onnx_files import Builder
 
 ORIN = "jetson-agx-orin-64gb"
@@ -161,8 +162,6 @@ def test_requests_that_cannot_be_carried_out_are_usage_errors(arguments: tuple[s
 
 
 def test_the_server_reports_unsaved_text_and_never_raises(tmp_path: Path) -> None:
-    from socsched.lint.server import checked
-
     text = Path("pipelines/pointpillars.yaml").read_text()
     file = tmp_path / "pipeline.yaml"
     assert {entry.stage for entry in checked(file, text, ORIN)} == {"pfn", "scatter"}

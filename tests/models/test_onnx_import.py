@@ -25,6 +25,7 @@ from socsched.compiler.layouts import convert  # noqa: E402
 from socsched.compiler.loading.stages import load  # noqa: E402
 from socsched.compiler.toolchains.onnx_model import to_onnx  # noqa: E402
 from socsched.cost.model import CostModel  # noqa: E402
+from socsched.cost.roofline import efficiency, kind_of  # noqa: E402
 from socsched.descriptor.catalog import get_platform  # noqa: E402
 from socsched.descriptor.pipeline import Stage  # noqa: E402
 from socsched.errors import InputError, UsageError  # noqa: E402
@@ -147,8 +148,6 @@ def test_operations_are_those_of_the_file(name: str, files: dict[str, Path]) -> 
 
 
 def test_depthwise_convolutions_are_charged_as_such(files: dict[str, Path]) -> None:
-    from socsched.cost.roofline import efficiency, kind_of
-
     work = stage_work(stage(files["mobilenet"]), "fp32")
     kinds = [kind_of(op) for op in work.operators if op.kind == "conv2d"]
     assert kinds.count("depthwise") == 2 and kinds.count("conv2d") == 7

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from socsched.compiler.quantize.scales import read_pipeline_scales
-from socsched.descriptor.catalog import get_pipeline
+from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import InputError
 from socsched.models.pointpillars import small
 from socsched.models.pointpillars.scan import KITTI, Layout, list_scans, read_scan, write_bin
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
+from socsched.models.work import stage_work
 from socsched.planning.candidate import losses
+from socsched.planning.search import make_plan
 
 FINITE = hnp.arrays(np.float32, st.tuples(st.integers(1, 40), st.just(4)), elements=st.floats(-1e6, 1e6, width=32))
 
@@ -257,10 +259,6 @@ def test_the_model_card_agrees_with_the_figures(figures: dict) -> None:
 @pytest.mark.slow
 def test_a_budget_keeps_the_backbone_out_of_int8() -> None:
     from dataclasses import replace
-
-    from socsched.descriptor.catalog import get_platform
-    from socsched.models.work import stage_work
-    from socsched.planning.search import make_plan
 
     pipeline, platform = get_pipeline("pointpillars-s"), get_platform("qcs8550")
     free, bound = (

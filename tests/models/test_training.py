@@ -14,6 +14,7 @@ from socsched.models.pointpillars.boxes import (  # noqa: E402
     iou,
 )
 from socsched.models.pointpillars.decode import Settings, detect  # noqa: E402
+from socsched.models.pointpillars.small import networks  # noqa: E402
 from socsched.models.pointpillars.voxelise import voxelise  # noqa: E402
 from tools.train import training as pt  # noqa: E402
 from tools.train.pointpillars import example  # noqa: E402
@@ -75,8 +76,6 @@ def test_targets_decode_to_the_objects_they_are_of(scene: tuple[torch.Tensor, ..
 
 
 def test_batch_norm_folds_into_the_weights_that_are_written(scene: tuple[torch.Tensor, ...]) -> None:
-    from socsched.models.pointpillars.small import networks
-
     torch.manual_seed(0)
     model = pt.Detector(*networks()).eval()
     for norm in [model.pfn.norm, *model.norms.values()]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from socsched.schedulability.chains import Stretch, data_age
 from tools.verify import exhaustive, small_plans
 from tools.verify.cases import Tally
 from tools.verify.explorer import System, Task, explore
@@ -69,8 +70,6 @@ def test_no_bound_is_below_the_truth(family: str) -> None:
 
 
 def test_an_age_without_sampling_periods_is_seen_to_be_below(monkeypatch: pytest.MonkeyPatch) -> None:
-    from socsched.schedulability.chains import Stretch, data_age
-
     monkeypatch.setattr(
         small_plans, "data_age", lambda parts, found: data_age([Stretch(0, part.last) for part in parts], found)
     )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from datafiles import read
 
+from socsched.cost.cost import Segment
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.planning.plan import ExecutionTimes, Level, PlannedSensor
 from socsched.sim.simulate import simulate
@@ -144,8 +145,6 @@ def test_jitter_travels_down_a_chain_as_compositional_analysis_says(examples: di
 
     The bounds hold for every draw; what needs no rare coincidence is reached.
     """
-    from socsched.cost.cost import Segment
-
     expected = examples["pycpa_spp_chain"]["expected"]
     data = {"policy": "FP", "processors": 2, "tasks": [
         {"period": 30, "wcet": 10, "cpu": 0, "prio": 1}, {"period": 15, "wcet": 3, "cpu": 0, "prio": 2},

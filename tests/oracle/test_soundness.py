@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.schedulability import response_times
 from socsched.schedulability.chains import Sources
-from socsched.schedulability.published.choose import analyse
+from socsched.schedulability.published.choose import analyse, tests
 from socsched.schedulability.tasks import RtTask
 from tools.verify import plan_runs, soundness
 from tools.verify import reference_simulator as simulator
@@ -54,8 +54,6 @@ def test_the_search_sees_a_period_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.slow
 def test_every_built_in_test_is_checked() -> None:
     """A test no family draws systems for would be sound by silence."""
-    from socsched.schedulability.published.choose import tests
-
     checked: set[str] = set()
     for family, make in FAMILIES.items():
         for number in range(40):

@@ -22,6 +22,9 @@ from socsched.models.work import stage_work
 from socsched.planning.clock import Clock
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
+from socsched.sim.results import totals
+from socsched.sim.simulate import run
+from socsched.trace.summary import result
 
 MS = 1_000_000
 KERNELS = {"SFM": "sfm", "Localization": "localization", "Lane_detection": "lane-detection", "Detection": "detection"}
@@ -77,10 +80,6 @@ def test_the_planner_is_refused_with_its_execution_times(model: dict[str, dict[s
 @pytest.mark.slow
 def test_with_15_ms_for_the_planner_a_mapping_is_found_and_holds_for_an_hour() -> None:
     pytest.importorskip("ortools")
-    from socsched.sim.results import totals
-    from socsched.sim.simulate import run
-    from socsched.trace.summary import result
-
     pipeline = get_pipeline("waters2019")
     chains = tuple(replace(c, deadline_ns=15 * MS) if c.name == "planner-deadline" else c for c in pipeline.chains)
     plan = planned(replace(pipeline, chains=chains), "cpsat", 300.0)

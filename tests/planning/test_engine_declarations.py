@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from socsched.cost.cost import Segment
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Figure, OperatingPoint, OperatingPoints, Platform, Preemption, WeightsMemory
 from socsched.errors import UsageError
@@ -61,8 +62,6 @@ def test_restart_reaches_the_simulation_and_its_bound_covers_lost_work(policy: s
 
 
 def test_launching_ahead_lengthens_what_blocks() -> None:
-    from socsched.cost.cost import Segment
-
     def segments(plan: Plan) -> Plan:
         parts = tuple(Segment(f"k{i}", 2 * MS, 0, 0) for i in range(6))
         tasks = (replace(t, segments=parts, wcet_ns=12 * MS) if t.name == "long" else t for t in plan.tasks)

@@ -11,7 +11,7 @@ import pytest
 from socsched.cli import root
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
-from socsched.planning.export.linux import SHARE, ExportRequest, admission, entries
+from socsched.planning.export.linux import SHARE, ExportRequest, admission, entries, linux
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
@@ -78,8 +78,6 @@ def test_the_script_for_linux_is_a_script_and_says_what_the_plan_says(
 
 def test_reservations_the_kernel_refuses_are_reported(plans: dict[str, Plan]) -> None:
     from dataclasses import replace
-
-    from socsched.planning.export.linux import linux
 
     plan = plans["edf"]
     assert all(used <= SHARE for used in admission(entries(plan)).values())

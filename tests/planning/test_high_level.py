@@ -17,6 +17,7 @@ from socsched.faults.model import Faults, Overrun
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan, Task
 from socsched.planning.search import make_plan
+from socsched.planning.task import ExecutionTimes
 from socsched.schedulability.high_level import AMC, RESERVED, high_level, judge_high_level, unmet
 from socsched.sim.simulate import run, simulate
 from socsched.trace.trace import Trace
@@ -82,8 +83,6 @@ def test_a_job_that_has_begun_ends() -> None:
 
 
 def test_longer_times_than_planned_are_overruns_whatever_their_cause() -> None:
-    from socsched.planning.task import ExecutionTimes
-
     made = fixed(hard("a", 2, 5, 20, 0, times=ExecutionTimes((3 * MS,))), soft("b", 1, 20, 1))
     trace = simulate(made, 20 * MS)
     assert jobs(trace, "a") == [(0, 3, "done")]

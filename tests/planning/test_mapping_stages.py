@@ -13,9 +13,12 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning.candidate import judge, objective_value
 from socsched.planning.clock import Clock
+from socsched.planning.cutting.divisible import Sliced, divisible
 from socsched.planning.mapping.exact import Exact, exact_mapping, stage_problem
 from socsched.planning.search import make_plan
 from socsched.planning.workload import Unconnectable, Workload
+from socsched_literature.mapping.evaluate import Impossible, evaluate
+from socsched_literature.mapping.lists import list_schedule
 
 pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")
 
@@ -30,9 +33,6 @@ def workload(pipeline: str, platform: str, mode: str | None = None) -> Workload:
     ("pipeline", "platform"), [("pointpillars", "jetson-agx-xavier"), ("waters2019", "jetson-tx2")]
 )
 def test_expected_latency_of_any_mapping_is_at_least_the_problem_s(pipeline: str, platform: str) -> None:
-    from socsched_literature.mapping.evaluate import Impossible, evaluate
-    from socsched_literature.mapping.lists import list_schedule
-
     work, rng = workload(pipeline, platform), Random(7)
     problem = stage_problem(work)
     checked = 0
@@ -109,8 +109,6 @@ def test_the_exact_search_cuts_networks_and_proves_what_the_local_search_finds()
 
 def test_units_in_one_place_take_no_longer_than_the_whole() -> None:
     """What makes the problem with units a relaxation: a network in one place is worth what it costs, at most."""
-    from socsched.planning.cutting.divisible import Sliced, divisible
-
     board, pipeline = get_platform("jetson-agx-orin-64gb"), get_pipeline("perception-stack")
     for mode in ("MAXN", "15W"):
         model = CostModel(board, board.mode(mode), Sliced(stage_work), None)

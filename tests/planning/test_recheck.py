@@ -17,6 +17,7 @@ from socsched.api.simulation import simulate_plan
 from socsched.cli import root
 from socsched.cost.cost import Segment
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
+from socsched.planning import io
 from socsched.planning.admission import add, join_pipelines
 from socsched.planning.plan import (
     ChainResult,
@@ -322,8 +323,6 @@ def test_an_engine_that_lingers_makes_work_wait_beyond_the_bounds_of_the_file() 
 
 
 def test_the_command_says_what_it_does_not_cover(tmp_path: Path) -> None:
-    from socsched.planning import io
-
     file = tmp_path / "plan.json"
     io.save(replace(changed(small(), "engines", "gpu", linger_ns=2_000 * US), verdict="feasible"), file)
     done = subprocess.run([sys.executable, "-m", "socsched", "analyze", str(file)], capture_output=True, text=True)

@@ -17,6 +17,8 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Stage
 from socsched.descriptor.platform import Figure, Platform, WeightsMemory
 from socsched.errors import UsageError
+from socsched.models.work import stage_work
+from socsched.planning.deployment import activations_of, weights_of
 from socsched.planning.plan import Plan
 from socsched.planning.residency import Held, Residency, choices, chosen, waits_of
 from socsched.planning.task import COPY, LOAD
@@ -52,9 +54,6 @@ def planned(count: int, limit: int, rate: float = 5e9) -> Plan:
 
 def sizes(count: int) -> tuple[int, int]:
     """Return the bytes of weights and of activations of one detector on a GPU without a limit that matters."""
-    from socsched.models.work import stage_work
-    from socsched.planning.deployment import activations_of, weights_of
-
     work = stage_work(cameras(count).stages[1], "fp16")
     return weights_of(work), activations_of(work)
 

@@ -28,6 +28,7 @@ from socsched.planning.workload import Observed
 from socsched.reporting import junit, summary
 from socsched.reporting.plan_diff import diff
 from socsched.reporting.terminal import console, plan_view
+from socsched.reporting.view_model import undecided
 from socsched.schedulability.holistic import assign_priorities, holistic
 from socsched.schedulability.tasks import RtTask
 from socsched.sim.simulate import run
@@ -102,8 +103,6 @@ def test_waters_with_15_ms_for_the_planner_is_found_without_an_exact_solver() ->
 
 @pytest.mark.slow
 def test_an_undecided_plan_states_its_gap_and_what_would_decide_it() -> None:
-    from socsched.reporting.view_model import undecided
-
     options = {"solver": "heft", "policy": "edf", "deadlines": "planner-deadline=15ms", "evaluations": None}
     plan = ss.plan("waters2019", "jetson-tx2", "MAXN", refine=False, explain=False, **options)
     assert plan.verdict == "undecided" and plan.solver.portfolio == ("list search under edf",)

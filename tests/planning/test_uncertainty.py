@@ -83,9 +83,6 @@ def test_the_mean_of_the_positive_part() -> None:
 
 def test_a_condition_is_the_break_even_of_the_most_uncertain_stage() -> None:
     """The factor holds when the cost is scaled by it, and the accuracy's width beyond it does not."""
-    from socsched.api.options import PlanOptions
-    from socsched.api.planning import plan_with
-
     plan = plan_with("camera-detection", "jetson-agx-orin-64gb", "15W", PlanOptions(refine=False))
     assert plan.verdict == "feasible" and plan.uncertainty.upper in ("feasible", "not proved")
     (condition,) = plan.uncertainty.conditions

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from socsched_ros.runner import ChainCounts
+
 pytestmark = pytest.mark.needs("ROS 2")
 FOUND = [{"class": "Car", "label": 2, "score": 0.875, "box": [12.5, -3.25, -1.5, 1.6, 3.9, 1.5, -1.5707963267948966]}]
 
@@ -54,8 +56,6 @@ def test_boxes_have_the_place_and_size_that_was_found(messages: Any) -> None:
 
 
 def test_statuses_of_chains(messages: Any) -> None:
-    from socsched_ros.runner import ChainCounts
-
     good = ChainCounts(100_000_000, 9, 10, 0, 0, 10, 0, 0, [50_000_000] * 10)
     assert messages.chain_status("n", "c", good, 1.0).level == b"\0"
     bad = ChainCounts(100_000_000, 9, 10, 1, 2, 10, 1, 2, [50_000_000] * 9 + [130_500_000])

@@ -15,6 +15,7 @@ from socsched.errors import InputError
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.scan import write_bin
 from socsched.models.registry import bindings
+from socsched.runtime import input_files
 from socsched.runtime.frames import Frame
 from socsched.runtime.input_files import InputFiles, list_frames, of_files
 from socsched.runtime.inputs import Nothing, sources
@@ -96,8 +97,6 @@ def test_objects_in_an_archive_are_never_loaded(tmp_path: Path) -> None:
 def test_an_archive_larger_than_memory_is_refused_by_its_headers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from socsched.runtime import input_files
-
     monkeypatch.setattr(input_files, "LARGEST", 1000)
     with pytest.raises(InputError, match="MiB"):
         fed(arrays(tmp_path / "a.npz", x=np.zeros((9, 3, 4, 6), np.float32)))

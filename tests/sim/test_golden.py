@@ -20,6 +20,7 @@ from rich_plan import DURATION, rich_faults, rich_plan
 from socsched.api.folders import save
 from socsched.errors import MachineError
 from socsched.faults.model import Faults
+from socsched.planning.io import load
 from socsched.planning.plan import Plan
 from socsched.sim.build import load_kernel
 from socsched.sim.simulate import run
@@ -35,8 +36,6 @@ BEGINNING = 40
 
 
 def perception_stack() -> tuple[Plan, int, Faults]:
-    from socsched.planning.io import load
-
     return load(GOLDEN / "perception_stack_orin.plan.json"), 500_000_000, Faults()
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
+from socsched.planning.search import make_plan
 from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 
@@ -15,10 +18,6 @@ CASES = [(pipeline, policy) for pipeline in ("pointpillars", "perception-stack")
 
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
 def made(request: pytest.FixtureRequest) -> Plan:
-    from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.models.work import stage_work
-    from socsched.planning.search import make_plan
-
     pipeline, policy = request.param
     return make_plan(get_pipeline(pipeline), get_platform(BOARD), "MAXN", policy=policy, work=stage_work, budget=20)
 

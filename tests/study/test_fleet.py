@@ -11,10 +11,12 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables are Parquet")
 
 from socsched.cli.root import run
-from socsched.descriptor.study import Thermal
+from socsched.descriptor.study import Thermal, load_study
 from socsched.study import bounds
 from socsched.study import store as table
 from socsched.study.runs import scale_wcet, with_thermal_limit
+from socsched.study.vehicles import vehicle
+from socsched.study.work import unpack
 
 FLEET = """schema_version: "1"
 name: small
@@ -101,10 +103,6 @@ def test_two_workers_make_the_same_table_and_more_vehicles_extend_it(driven: Pat
 
 
 def test_every_vehicle_has_faults_of_its_own(driven: Path) -> None:
-    from socsched.descriptor.study import load_study
-    from socsched.study.vehicles import vehicle
-    from socsched.study.work import unpack
-
     (packed,) = (driven / "out" / "plans").iterdir()
     planned, study = unpack(packed.read_bytes(), driven / "out" / "inputs"), load_study(driven / "small.yaml")
     first, again, *others = (vehicle(study, planned, seed) for seed in (7, 7, *range(8, 47)))
@@ -122,8 +120,6 @@ def test_the_page_estimates_the_cost_of_a_larger_fleet(driven: Path) -> None:
 
 
 def test_load_and_warmth_change_what_is_simulated_only(driven: Path) -> None:
-    from socsched.study.work import unpack
-
     (packed,) = (driven / "out" / "plans").iterdir()
     plan = unpack(packed.read_bytes(), driven / "out" / "inputs").plan
     assert scale_wcet(plan, 1_000_000) is plan

@@ -10,6 +10,7 @@ from socsched.descriptor.study import load_study
 from socsched.errors import DescriptorError, UsageError
 from socsched.study.columns import column_of, columns, values
 from socsched.study.inputs import gather
+from socsched.study.sweep import configurations
 
 
 @pytest.mark.parametrize(
@@ -77,8 +78,6 @@ def test_columns_carry_units(write: Writer) -> None:
 
 
 def test_the_shipped_study_asks_about_every_orin_and_every_mode() -> None:
-    from socsched.study.sweep import configurations
-
     study = load_study("orin-modes")
     assert study.holds.slack == 0.2 and study.smallest[0] == "platform_tdp_mw"
     found = configurations(study)

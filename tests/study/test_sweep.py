@@ -22,10 +22,13 @@ pytest.importorskip("pyarrow", reason="tables are Parquet")
 from socsched.cli.root import run
 from socsched.descriptor.source import parse
 from socsched.descriptor.study import study_from
+from socsched.planning import io
 from socsched.study import store as table
+from socsched.study.bounds import compare_with_limit
 from socsched.study.report import effects
 from socsched.study.store import encode
 from socsched.study.sweep import front
+from socsched.study.work import unpack
 
 LOADS = "  load: [1.0, 4.0]\n  seed: [0, 50]\n  policy: [edf, fifo]"
 
@@ -78,8 +81,6 @@ def test_every_configuration_has_its_row_and_shares_its_plan(swept: Path) -> Non
 
 @pytest.mark.slow
 def test_runs_end_when_misses_are_settled(swept: Path) -> None:
-    from socsched.study.bounds import compare_with_limit
-
     for row in rows_of(swept / "out"):
         lost, each = row["missed"] + row["dropped"], row["frames"] // row["runs"]
         assert compare_with_limit(lost, row["frames"], 0.1, 0.9, 4) == row["settled"] != "open"
@@ -110,9 +111,6 @@ def test_two_workers_and_a_second_session_make_the_same_bytes(swept: Path) -> No
 def test_a_row_is_what_simulate_says_of_its_plan(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = next(row for row in rows_of(swept / "out") if row["policy"] == "fifo" and row["load"] == 1.0)
     plan = swept / "plan.json"
-    from socsched.planning import io
-    from socsched.study.work import unpack
-
     packed = (swept / "out" / "plans" / f"{row['plan']}.json.gz").read_bytes()
     io.save(unpack(packed, swept / "out" / "inputs").plan, plan)
     lost = frames = longest = 0

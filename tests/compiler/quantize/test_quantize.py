@@ -40,6 +40,7 @@ from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, DescriptorError, UsageError
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.network import backbone_network, head_network
@@ -138,7 +139,6 @@ def _errors(network: Network, weights: dict[str, Array], scales: Scales, x: Arra
     import int8_reference as reference
 
     from socsched.compiler.quantize.network import quantise
-    from socsched.graph.expand import fuse_network
 
     graph = fuse_network(network)
     observer = Observer(network, weights)

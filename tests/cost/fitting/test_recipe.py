@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from socsched import resources
+from socsched.api.fitting import fit
+from socsched.api.options import FitOptions
 from socsched.cli.root import run
 from socsched.cost.fitting.cells import Choice, HostProgram, Networks, pattern
-from socsched.cost.fitting.families import nominal, use_of
+from socsched.cost.fitting.families import find_family, nominal, use_of
 from socsched.cost.fitting.recipe import FitRequest, document, fit_platform, rewritten
 from socsched.cost.fitting.table import job_times, table
 from socsched.cost.measurements import Row
+from socsched.cost.profile import MeasuredCost, Profile, save_profile
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.fit import NAMES, Parameters
 from socsched.descriptor.source import parse, read_bytes
@@ -26,8 +29,6 @@ TRUE = Parameters(0.45, 1, 1.2, 0.6, 1, 0.15, 0.006, 5, 4, 0.7, 0.7, 4, 0.3, 0.3
 
 
 def rows(platform: str, count: int = 12, engine: str = "npu", precision: str = "int8") -> list[Row]:
-    from socsched.cost.fitting.families import find_family
-
     use = use_of(get_platform(platform), engine, "", precision)
     family = find_family(use.engine, use.threads)
     assert family is not None
@@ -162,10 +163,6 @@ def test_the_command_writes_the_same_file_twice(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_profile_names_stages_of_a_pipeline(tmp_path: Path) -> None:
-    from socsched.api.fitting import fit
-    from socsched.api.options import FitOptions
-    from socsched.cost.profile import MeasuredCost, Profile, save_profile
-
     costs = (MeasuredCost("backbone", "gpu", "MAXN", "fp16", 0, 4_000_000, median_ns=3_000_000),)
     save_profile(Profile("jetson-agx-orin-64gb", costs, "test", "2026-11-23"), tmp_path / "p.json")
     chosen = FitOptions(profiles=(tmp_path / "p.json",), pipeline="pointpillars", engine="gpu", precision="fp16")

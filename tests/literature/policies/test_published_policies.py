@@ -12,9 +12,12 @@ from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import Plan, Task
 from socsched.sim import policies
 from socsched.sim.build import load_kernel
+from socsched.sim.kernel.kernel import Kernel
 from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.mechanisms import CoRunning, PreemptionMechanism, Tokens
+from socsched.sim.results import totals
 from socsched.sim.simulate import run
+from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
 from socsched_literature.policies import reef
 from tests.sim.builders import engine, plan, spans, task, times
@@ -326,9 +329,6 @@ def test_declarations_are_checked() -> None:
 
 def test_guests_take_the_energy_and_the_traffic_of_their_work(simulate: Simulate) -> None:
     """Alone 100 us each at 1 W, and 50 kB of the guest; the same when co-running, with a trace and without."""
-    from socsched.sim.results import totals
-    from socsched.trace.metrics import result
-
     host = on_gpu("host", 100 * US, priority=0)
     guest = once("guest", engine="gpu", segments=(Segment("g", 100 * US, 0, 50_000),), priority=1)
     made = plan([host, guest], [gpu(dynamic_mw=1000)], base_mw=500, dram_picojoule_per_byte=10.0)
@@ -351,8 +351,6 @@ def test_guests_take_the_energy_and_the_traffic_of_their_work(simulate: Simulate
 def test_looking_only_when_it_matters_is_looking_at_every_tick(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The kernel skips sampling instants at which no order can have changed; the schedule is the same."""
     from random import Random
-
-    from socsched.sim.kernel.kernel import Kernel
 
     for seed in range(5):
         rng = Random(seed)

@@ -44,6 +44,7 @@ from socsched.errors import CompileError
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
 from socsched.models.camera import detector_network
+from socsched.models.onnx_import import load as load_onnx
 from socsched.models.pointpillars.network import backbone_network, head_network
 
 Array = np.ndarray[Any, Any]
@@ -183,7 +184,6 @@ SLOW = pytest.mark.slow
 def test_operators_without_an_int8_form_are_computed_in_fp32(name: str, tmp_path: Path) -> None:
     """Networks from files, with depthwise convolutions, gates, means and dense layers among the rest."""
     pytest.importorskip("onnx")
-    from socsched.models.onnx_import import load as load_onnx
     from tests.models.onnx_files import FILES
 
     network, weights = load_onnx(FILES[name](tmp_path / f"{name}.onnx"))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -246,35 +246,37 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
     computed = (work.kernels if times is not None and times.runtime == OWN else ()) or work.operators
     if times is None or not computed or any(op.kind == "function" for op in computed):
         return None
-    kernels, durations = [], []
-    for op in computed:
-        table = tables.get("fp32", times) if op.attrs.get("floats") else times
-        own = [Kernel(table, family(op), *kernel_time(table, op, units)), *_converted(times, table, op, units)]
-        durations.append(sum(one.time for one in own))
-        kernels += own
-    borders = list(_borders(times, work, units))
-    kernels += borders
-    durations[0] += sum(one.time for one in borders if one.family == PACK)
-    durations[-1] += sum(one.time for one in borders if one.family != PACK)
+    kernels, durations = _priced(times, tables, work, computed, units)
+    error = _error(units, kernels)
+    if units > 1 and times.elsewhere:  # processors change places: the interval holds either way
+        apart = {precision: replace(one, apart=True) for precision, one in tables.items()}
+        _, longer = _priced(apart[work.precision], apart, work, computed, units)
+        factor = math.sqrt(sum(longer) / sum(durations))
+        durations = [time * factor for time in durations]
+        error = max(error, max(factor, 1 / factor) * (1 + error / 2) - 1)
     made = [
         replace(one, bytes=min(one.bytes, int((one.time_ns - one.fixed_ns) * engine.bandwidth.value / 1e9)))
         for one in segments(computed, durations, engine, work.stage)  # what is faster came from caches
     ]
-    error = _error(units, kernels)
-    if units > 1 and times.elsewhere:  # processors change places: the interval holds either way
-        moved = replace(engine, kernel_times=tuple(_moved(one) for one in engine.kernel_times))
-        other = estimate(work, moved, units, runtime)
-        total = sum(one.time_ns for one in made)
-        error = max(error, max(total / other.time_ns, other.time_ns / total) * (1 + error / 2) - 1) if other else error
     return Estimate(
         tuple(made), "fitted", f"kernels of {times.runtime} {times.version} measured here {times.date}", error
     )
 
 
-def _moved(times: KernelTimes) -> KernelTimes:
-    """Return a table for processors that lie farther apart."""
-    kept = (one for one in times.kernels if not (one.handover and times.elsewhere))
-    return replace(times, kernels=(*kept, *times.elsewhere), elsewhere=())
+def _priced(
+    times: KernelTimes, tables: Mapping[str, KernelTimes], work: StageWork, computed: Sequence[Operator], threads: int
+) -> tuple[list[Kernel], list[float]]:
+    """Return the kernels of a network, and the time (ns) of each of its operators."""
+    kernels, durations = [], []
+    for op in computed:
+        table = tables.get("fp32", times) if op.attrs.get("floats") else times
+        own = [Kernel(table, family(op), *kernel_time(table, op, threads)), *_converted(times, table, op, threads)]
+        durations.append(sum(one.time for one in own))
+        kernels += own
+    borders = list(_borders(times, work, threads))
+    durations[0] += sum(one.time for one in borders if one.family == PACK)
+    durations[-1] += sum(one.time for one in borders if one.family != PACK)
+    return [*kernels, *borders], durations
 
 
 class Kernel(NamedTuple):
@@ -383,7 +385,9 @@ def _fitted(times: KernelTimes, name: str, threads: int) -> Rates:
         return _fitted(times, ELEMENTWISE, threads)._replace(error=UNKNOWN)
     fewest = _known(times, 1)[0]
     if threads > fewest and (pairs := _pairs(_in_cache(times, name, fewest), kernels)):
-        return _divided(_fitted(times, name, fewest), pairs, threads / fewest)
+        rates = _divided(_fitted(times, name, fewest), pairs, threads / fewest)
+        farther = _in_cache(replace(times, kernels=times.elsewhere), name, threads) if times.apart else []
+        return _farther(rates, _pairs(kernels, farther)) if farther else rates
     kernels = _quiet(kernels, kernels)
     rates, error = _chosen(kernels)
     call, op, moved, weight = rates
@@ -433,6 +437,17 @@ def _divided(alone: Rates, pairs: list[tuple[KernelTime, KernelTime]], share: fl
     factor = (1 + lost) / share
     rates = (factor * alone.call + call, factor * alone.op, factor * alone.moved, factor * alone.weight)
     return Rates(*rates, min(math.hypot(alone.error, error), UNKNOWN), len(pairs), handed)
+
+
+def _farther(near: Rates, pairs: list[tuple[KernelTime, KernelTime]]) -> Rates:
+    """Return the rates for processors that lie farther apart, of kernels measured either way.
+
+    Arithmetic does not know how they lie: what takes longer is the call, or the bytes that threads hand each other.
+    """
+    pairs = _quiet(pairs, [far for _, far in pairs])
+    work = [(1.0, min(far.moved, KEPT)) for _, far in pairs]
+    (call, handed), _ = _selected(work, [far.time_ns for _, far in pairs], [one.time_ns for one, _ in pairs])
+    return near._replace(call=near.call + call, handed=near.handed + handed)
 
 
 def _chosen(kernels: Sequence[KernelTime]) -> tuple[list[float], float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +36,7 @@ class KernelTimes:
 
     `block`: channels that a convolution's kernels compute together; images whose channels fill no whole blocks are
     converted where they enter or leave a network.  `elsewhere`: kernels on several threads while the processors lay
-    farther apart, as those of virtual machines do every few seconds (`expected`).
+    farther apart, as those of virtual machines do every few seconds (`expected`); `apart`: they count.
     """
 
     runtime: str
@@ -47,22 +46,26 @@ class KernelTimes:
     kernels: tuple[KernelTime, ...]
     block: int = 1
     elsewhere: tuple[KernelTime, ...] = ()
+    apart: bool = False
 
     def expected(self) -> KernelTimes:
-        """Return the table for processors that may lie either way: geometric means, and apart the times of the farther.
+        """Return the table for processors that may lie either way, with the times of the farther way apart.
 
-        A plan is for later, and how the processors lie when it is made says nothing of how they will lie then.
+        Processors that are nearer and yet take longer share a core.  What runs virtual processors moves them to two as
+        soon as both compute: like a call beside another program, a time from before that does not count.
         """
-        least = min((one.handover for one in self.kernels if one.handover), default=0.0)
-        near = [one for one in self.kernels if one.handover and alike(one.handover, least)]
-        far = [one for one in self.kernels if one.handover and not alike(one.handover, least)]
-        if not far:
+        ways: list[list[KernelTime]] = []
+        for one in sorted((one for one in self.kernels if one.handover), key=lambda one: one.handover):
+            if not ways or not alike(one.handover, ways[-1][0].handover):
+                ways.append([])
+            ways[-1].append(one)
+        while len(ways) > 1 and _total(ways[0], ways[1]) > _total(ways[1], ways[0]):
+            ways = ways[1:]
+        if not ways:
             return self
-        farther = {_work(one): one for one in _whole(far, near)}
+        near, far = ways[0], [one for way in ways[1:] for one in way]
         alone = (one for one in self.kernels if not one.handover)
-        pairs = ((one, farther[_work(one)]) for one in _whole(near, far))
-        means = (replace(one, time_ns=math.sqrt(one.time_ns * other.time_ns)) for one, other in pairs)
-        return replace(self, kernels=(*alone, *means), elsewhere=tuple(farther.values()))
+        return replace(self, kernels=(*alone, *_whole(near, far)), elsewhere=tuple(_whole(far, near)) if far else ())
 
 
 def alike(one: float, other: float) -> bool:
@@ -78,6 +81,12 @@ def _whole(some: Sequence[KernelTime], others: Sequence[KernelTime]) -> Iterator
     for one in others:
         if _work(one) not in mine:
             yield replace(one, time_ns=one.time_ns * statistics.median(longer or [1.0]))
+
+
+def _total(some: Sequence[KernelTime], others: Sequence[KernelTime]) -> float:
+    """Return the time of those kernels that both have."""
+    shared = {_work(one) for one in others}
+    return sum(one.time_ns for one in some if _work(one) in shared)
 
 
 def _work(one: KernelTime) -> tuple[str | float, ...]:

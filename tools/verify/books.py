@@ -21,17 +21,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from socsched.api.books import book as make
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.faults.file import random_faults
+from socsched.faults.model import Faults
 from socsched.modebook.book import Book, Change, Drive, cell_of, first_cell, load_book, random_drive
 from socsched.modebook.simulate import BookSimulation, first_frames, phased, simulate_book
 from socsched.sim.simulate import simulate
-
-if TYPE_CHECKING:
-    from socsched.faults.model import Faults
 
 SECOND = 10**9
 PLATFORM = "jetson-agx-orin-64gb"

@@ -40,8 +40,11 @@ from pathlib import Path
 
 from socsched.compiler.targets.gpu_functions.code import program_of
 from socsched.compiler.targets.gpu_functions.program import FunctionRequest
+from socsched.cost.model import CostModel
+from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import MachineError
 from socsched.models.registry import get_model
+from socsched.models.work import stage_work
 
 FUNCTIONS = {
     "voxelise": "pointpillars.voxelise",
@@ -243,9 +246,6 @@ def programs(folder: Path, published: Path | None) -> int:
 
 def planned(name: str) -> list[str]:
     """Return the times (ms) planned on AGX Orin for an exported network, with our kernels and with TensorRT."""
-    from socsched.cost.model import CostModel
-    from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.models.work import stage_work
     from tools.bench.gpu_networks import exported
 
     file = exported(name)

@@ -24,10 +24,15 @@ from typing import Any
 
 import numpy as np
 
+from socsched.compiler.layouts import NUMPY_DTYPES, convert
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.target import resolve
+from socsched.compiler.targets.llvm.processor import native_target, vector_unit
 from socsched.compiler.toolchains.onnx_model import to_onnx
 from socsched.errors import SocschedError
-from socsched.graph.expand import layer_types
+from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.network import Network
+from socsched.graph.operators import TensorType
 from socsched.models.onnx_import import load
 
 Array = np.ndarray[Any, Any]
@@ -159,13 +164,7 @@ def _compiled(
 ) -> str:
     """Return what is wrong with a network compiled for this machine, empty where its results are right."""
     from socsched.compiler.environment import relax, tvm
-    from socsched.compiler.layouts import NUMPY_DTYPES, convert
-    from socsched.compiler.loading.aligned import from_tvm, to_tvm
-    from socsched.compiler.target import resolve
     from socsched.compiler.targets.llvm.lower import lower
-    from socsched.compiler.targets.llvm.processor import native_target, vector_unit
-    from socsched.graph.expand import fuse_network
-    from socsched.graph.operators import TensorType
 
     def plain(kind: TensorType) -> TensorType:
         return TensorType(kind.shape, kind.dtype, "NCHW" if len(kind.shape) == 4 else "")

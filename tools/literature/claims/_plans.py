@@ -13,6 +13,7 @@ import numpy as np
 from socsched.cost.cost import Segment
 from socsched.limits import LONGEST_NS
 from socsched.planning.plan import Bandwidth, Plan, PlannedEngine, Power, SearchReport, Task
+from socsched.sim.results import _histogram
 from socsched.sim.simulate import SimulationRun, run
 from tools.literature.claims._published import data
 
@@ -63,8 +64,6 @@ def mean_responses(done: SimulationRun) -> list[float]:
 
 def tail(done: SimulationRun, number: int, per_mille: int) -> float:
     """Return a percentile of a task's responses (ns)."""
-    from socsched.sim.results import _histogram
-
     return float(_histogram(done, "responses", number).percentile(per_mille))
 
 

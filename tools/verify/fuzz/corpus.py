@@ -13,6 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from socsched.compiler.artifact import Artifact
+from socsched.cost.profile import CoRun, MeasuredConversion, MeasuredCost
+from socsched.graph.operators import TensorType
+from socsched.planning.io import save
+from socsched.sim.simulate import simulate
+from socsched.trace import io as trace_io
+from socsched.trace.metrics import result
 from tools import ROOT
 from tools.verify.fuzz import imports
 
@@ -44,10 +51,6 @@ def make(folder: Path) -> dict[str, bytes]:
 
 def _results(folder: Path) -> dict[str, bytes]:
     """Return the files of a simulation."""
-    from socsched.planning.io import save
-    from socsched.sim.simulate import simulate
-    from socsched.trace import io as trace_io
-    from socsched.trace.metrics import result
     from tests.journals import write_journal
     from tests.sim.rich_plan import DURATION, rich_plan
     from tests.trace import reference_io
@@ -72,10 +75,6 @@ def _results(folder: Path) -> dict[str, bytes]:
 
 def _tables() -> dict[str, bytes]:
     """Return files of figures and settings."""
-    from socsched.compiler.artifact import Artifact
-    from socsched.cost.profile import CoRun, MeasuredConversion, MeasuredCost
-    from socsched.graph.operators import TensorType
-
     border = (TensorType((1, 4, 8, 8), "fp32", "NCHW"),)
     made = Artifact("net", "m", "cpu0", "cpu", "llvm", "x86_64-linux-gnu", "fp32", 1, "k", Path("x"), ("net/a.so",),
                     ("x",), border, ("y",), border, "seed 0", True)  # fmt: skip

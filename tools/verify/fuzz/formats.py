@@ -10,6 +10,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from socsched.errors import UsageError
+from socsched.executor.check_bundle import check_bundle
+from socsched.models.torch_file import read_checkpoint
+from socsched.models.weights import load_weights
+from socsched.planning.export import autoware, cyberrt
+from socsched.planning.export.linux import ExportRequest, linux, rclcpp, systemd
+from socsched.planning.io import from_document, load, to_document
+from socsched.reporting.compare import compare, load_result
+from socsched.reporting.junit import render
+from socsched.reporting.terminal import console, plan_view
+from socsched.runtime.journal import recover
+from socsched.trace.metrics import result
 from tools.verify.fuzz import corpus, graphs, imports, mutate
 
 Mutate = Callable[[bytes, Random], bytes]
@@ -40,21 +52,11 @@ class Format:
 def _rich() -> Any:
     import json
 
-    from socsched.planning.io import from_document
-
     seeds = corpus.read()["plan"]
     return from_document(json.loads(min(seeds, key=len)))
 
 
 def _plan(file: Path) -> None:
-    from socsched.cli.output import Output  # noqa: F401
-    from socsched.errors import UsageError
-    from socsched.planning.export import autoware, cyberrt
-    from socsched.planning.export.linux import ExportRequest, linux, rclcpp, systemd
-    from socsched.planning.io import load, to_document
-    from socsched.reporting.junit import render
-    from socsched.reporting.terminal import console, plan_view
-
     plan = load(file)
     _no_negative(to_document(plan))
     if plan.tasks:
@@ -79,39 +81,27 @@ def _valid_xml(text: str) -> None:
 
 def _trace(file: Path) -> None:
     from socsched.trace.io import load
-    from socsched.trace.metrics import result
 
     result(load(file), _rich())
 
 
 def _journal(file: Path) -> None:
-    from socsched.runtime.journal import recover
-    from socsched.trace.metrics import result
-
     result(recover(file), _rich())
 
 
 def _manifest(file: Path) -> None:
-    from socsched.executor.check_bundle import check_bundle
-
     check_bundle(file.parent)
 
 
 def _weights(file: Path) -> None:
-    from socsched.models.weights import load_weights
-
     load_weights(file)
 
 
 def _checkpoint(file: Path) -> None:
-    from socsched.models.torch_file import read_checkpoint
-
     read_checkpoint(file)
 
 
 def _result(file: Path) -> None:
-    from socsched.reporting.compare import compare, load_result
-
     loaded = load_result(file)
     compare(loaded, loaded, 0.05).document()
 

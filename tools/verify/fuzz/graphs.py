@@ -14,6 +14,8 @@ from unittest.mock import patch
 
 import numpy as np
 
+from socsched.descriptor.catalog import get_platform
+from socsched.models.onnx_import import load
 from tools.verify.fuzz import corpus, mutate
 
 WHOLE = (0, 1, -1, 2, 3, 7, -2, -9, 64, 2**20, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**31), -(2**62), -(2**63))
@@ -388,8 +390,6 @@ CHANGES: tuple[Callable[[Any, Random], None], ...] = (
 @cache
 def _board(name: str) -> Any:
     """Return a board; this machine is looked at once, not in every process that judges files."""
-    from socsched.descriptor.catalog import get_platform
-
     return get_platform(name)
 
 
@@ -398,7 +398,6 @@ def judged(file: Path) -> None:
 
     The board follows from the file.  Of one file in 256 the stage for this machine is built too.
     """
-    from socsched.models.onnx_import import load
     from tools.verify.network_verdicts import judge
 
     weights = file.with_name("onnx.data")

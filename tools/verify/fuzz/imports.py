@@ -12,6 +12,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from socsched.api.analysis import analyze, analyze_jobs
+from socsched.api.interchange import import_pipeline, import_profile, import_results, save_recording
+from socsched.api.loading import import_taskset, taskset_form
+from socsched.cost.profile import load_profile, save_profile
+from socsched.descriptor.pipeline_file import load_pipeline
+from socsched.errors import SocschedError, UsageError
+from socsched.planning.export import amalthea, autoware, cyberrt
+from socsched.planning.export.linux import ExportRequest
+from socsched.planning.io import load
+from socsched.sim.simulate import simulate
+from socsched.trace import btf, io
 from tools import ROOT
 from tools.verify.fuzz import mutate
 
@@ -54,10 +65,6 @@ _PARTS: dict[str, tuple[str, str, Mutate]] = {
 
 def make(folder: Path) -> dict[str, bytes]:
     """Return seeds by FORMAT/NAME; `folder` is for files on the way."""
-    from socsched.planning.export import amalthea, autoware, cyberrt
-    from socsched.planning.export.linux import ExportRequest
-    from socsched.sim.simulate import simulate
-    from socsched.trace import btf
     from tests import mcap_recordings
     from tests.interchange import amalthea_writer, ctf_writer
     from tests.interchange import profile_samples as samples
@@ -145,10 +152,6 @@ def formats(seeds: dict[str, list[bytes]]) -> list[tuple[str, str, Mutate, Calla
 
 
 def _profile(form: str, file: Path) -> None:
-    from socsched.api.interchange import import_profile, save_recording
-    from socsched.cost.profile import load_profile, save_profile
-    from socsched.errors import UsageError
-
     files = [file]
     if form == "board":  # a log alone is no profile
         files.append(file.with_name("net.json"))
@@ -163,9 +166,6 @@ def _profile(form: str, file: Path) -> None:
 
 
 def _pipeline(form: str, file: Path) -> None:
-    from socsched.api.interchange import import_pipeline, import_results
-    from socsched.descriptor.pipeline_file import load_pipeline
-
     found = import_pipeline(form, file)
     saved = file.parent / "saved.yaml"
     pipeline = found.pipeline(str(saved))
@@ -178,10 +178,7 @@ def _pipeline(form: str, file: Path) -> None:
 
 def _taskset(form: str, file: Path) -> None:
     """Read, analyse and simulate a file of another tool, whatever form its content now seems to have."""
-    from socsched.api.analysis import analyze, analyze_jobs
-    from socsched.api.loading import import_taskset, taskset_form
     from socsched.api.simulation import simulate_set as simulate
-    from socsched.errors import UsageError
 
     if form == "jobs" or taskset_form(file) == "nptest":
         analyze_jobs(file, 2)
@@ -193,7 +190,6 @@ def _taskset(form: str, file: Path) -> None:
 
 
 def _scheduler(file: Path) -> None:
-    from socsched.api.interchange import import_pipeline
     from tests.interchange.test_thread_configurations import DAG
 
     dag = file.parent / "seed.dag"
@@ -203,10 +199,6 @@ def _scheduler(file: Path) -> None:
 
 def _explained(folder: Path) -> None:
     """Read a result folder back: what was written must be accepted."""
-    from socsched.errors import SocschedError
-    from socsched.planning.io import load
-    from socsched.trace import io
-
     try:
         load(folder / "plan.json")
         io.load(folder / "trace.bin")

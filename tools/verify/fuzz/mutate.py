@@ -17,6 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from socsched.trace.io import MAGIC
+
 NUMBERS = (
     0, 1, -1, 2, 7, -(2**31), 2**31 - 1, 2**32, 2**53, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64,
     10**30, 10**400, 0.5, -0.0, 1e-300, 1e308, -1e308, float("inf"), float("nan"), 1023, 1024, 1025, 10**15, 10**18,
@@ -143,8 +145,6 @@ def as_gzip(data: bytes, random: Random) -> bytes:
 
 def as_blocks(data: bytes, random: Random) -> bytes:
     """Change a trace in blocks: any bytes, or its index, which stays where it is looked for."""
-    from socsched.trace.io import MAGIC
-
     if random.random() < 0.5:
         return raw(data, random)
     end = len(data) - 8 - len(MAGIC)

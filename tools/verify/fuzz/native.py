@@ -32,6 +32,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from socsched.compiler.native import stage_params
+from socsched.compiler.native.host_stages import SOURCES as STAGES
+from socsched.executor.build import _STAGE_FLAGS, SOURCES, cxx_compiler
+from socsched.executor.settings import RunSettings, document_of
+from socsched.planning.io import to_document
 from tools.verify.fuzz import mutate
 
 HERE = Path(__file__).parent
@@ -51,9 +56,6 @@ Files = dict[str, Any]
 
 def build(folder: Path) -> Path:
     """Build the executor with sanitizers into `folder`; return the driver, beside which are the kernels."""
-    from socsched.compiler.native.host_stages import SOURCES as STAGES
-    from socsched.executor.build import _STAGE_FLAGS, SOURCES, cxx_compiler
-
     compiler = cxx_compiler() or "c++"
     code = [source for source in sorted((*SOURCES.iterdir(), *STAGES)) if source.suffix in (".c", ".cpp")]
 
@@ -91,8 +93,6 @@ def seeds() -> tuple[Files, ...]:
 
 
 def _loads() -> Iterator[Files]:
-    from socsched.executor.settings import document_of
-    from socsched.planning.io import to_document
     from tests.executor.random_runs import eventful_preemptive_run, eventful_run, levels_run, plain_run
 
     for made in (plain_run(3), eventful_run(5), eventful_preemptive_run(2), levels_run(1)):
@@ -104,9 +104,6 @@ def _loads() -> Iterator[Files]:
 
 def _stages() -> Files:
     """Return a pipeline of voxels, a network, an image, another network in blocked layouts, and boxes."""
-    from socsched.compiler.native import stage_params
-    from socsched.executor.settings import RunSettings, document_of
-    from socsched.planning.io import to_document
     from tests.runtime.run_plans import plan, task
 
     made = plan(

@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from socsched.errors import SocschedError
 from tools.verify.fuzz.formats import Format
 
 SECONDS = 10.0
@@ -47,8 +48,6 @@ def mutation(form: Format, seed: int, number: int) -> bytes:
 
 def attempt(form: Format, data: bytes, file: Path) -> str:
     """Return taken or refused, or what went wrong: a kind, and the place in socsched."""
-    from socsched.errors import SocschedError
-
     file.write_bytes(data)
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):

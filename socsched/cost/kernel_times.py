@@ -385,9 +385,9 @@ def _fitted(times: KernelTimes, name: str, threads: int) -> Rates:
         return _fitted(times, ELEMENTWISE, threads)._replace(error=UNKNOWN)
     fewest = _known(times, 1)[0]
     if threads > fewest and (pairs := _pairs(_in_cache(times, name, fewest), kernels)):
-        rates = _divided(_fitted(times, name, fewest), pairs, threads / fewest)
+        near = _divided(_fitted(times, name, fewest), pairs, threads / fewest)
         farther = _in_cache(replace(times, kernels=times.elsewhere), name, threads) if times.apart else []
-        return _farther(rates, _pairs(kernels, farther)) if farther else rates
+        return _farther(near, _pairs(kernels, farther)) if farther else near
     kernels = _quiet(kernels, kernels)
     rates, error = _chosen(kernels)
     call, op, moved, weight = rates

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from random import Random
 from typing import Any
 
-from socsched.cost.contention import ContentionModel, contention_model
+from socsched.cost.contention import ContentionModel, Law, contention_model
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.faults.model import SIMULATION, Faults, Slowdown, check_faults
@@ -96,6 +97,8 @@ def _corun_factors(tables: dict[str, Any]) -> list[float]:
 
 
 _DRAWS = 128
+_KEPT = 1 << 16
+"""Combinations of segments whose durations are kept."""
 _LIMIT = 1 << 31
 
 
@@ -121,6 +124,8 @@ class Callbacks:
         self.marks: list[Mark] = []
         self.model = make_contention_model(self.plan)
         self._engines = {engine.id: index for index, engine in enumerate(self.plan.engines)}
+        self._paces: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._state_law()
         self._tasks = {task.name: index for index, task in enumerate(self.plan.tasks)}
         self._streams = list(lowered.streams)
         self._random: dict[int, Random] = {}
@@ -140,6 +145,20 @@ class Callbacks:
         self.follower = ClockFollower(self.plan, self.tables)
         self.tables["numbers"]["first_control"] = self._next_control
 
+    def _state_law(self) -> None:
+        """Add what the kernel computes contention from to the tables."""
+        law: Law | None = self.model.law() if hasattr(self.model, "law") else None
+        located, curves = self.lowered.segments, law.curves if law else {}
+        self.tables.update(
+            g_engine=array("q", [self._engines[engine] for engine, _ in located]),
+            g_fixed=array("q", [segment.fixed_ns for _, segment in located]),
+            g_draw=array("d", [law.draw(*one) if law else 0.0 for one in located]),
+            g_ratio=array("d", self._ratios),
+            curves=array("d", [value for engine in self._engines if curves for value in curves[engine]]),
+        )
+        numbers = self.tables["numbers"]
+        numbers |= {"law": law is not None, "limit": law.limit if law else 0.0, "longest": float(STRETCHED_NS)}
+
     # -- callbacks
 
     def resolve_contention(self, key: tuple[int, ...]) -> tuple[int, ...]:
@@ -147,6 +166,14 @@ class Callbacks:
 
         A negative number stands for the current foreign traffic; its entry in the result holds the bytes/s it attains.
         """
+        found = self._paces.get(key)
+        if found is None:
+            if len(self._paces) >= _KEPT:
+                self._paces.clear()
+            found = self._paces[key] = self._resolve(key)
+        return found
+
+    def _resolve(self, key: tuple[int, ...]) -> tuple[int, ...]:
         hogs = [(engine, Segment("hog", 1_000_000_000, 0, rate)) for engine, rate in self._hogs]
         running = [self.lowered.segments[number] for number in key if number >= 0]
         paces = self.model.paces([*running, *hogs])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,12 +10,18 @@ from builders import MS, engine, plan, task
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from socsched.cost.contention import contention_model
+from socsched.cost.contention import contention_model, draw
+from socsched.cost.contention.max_min import MaxMin
+from socsched.cost.contention.pccs import Pccs
 from socsched.cost.cost import Segment
 from socsched.descriptor.platform import ContentionChoice
+from socsched.faults.model import Faults
 from socsched.planning.execution import with_wcet
 from socsched.planning.plan import Plan
-from socsched.sim.simulate import simulate
+from socsched.sim.callbacks import Callbacks
+from socsched.sim.kernel.stores import Contention
+from socsched.sim.lower import lower
+from socsched.sim.simulate import run, simulate
 from socsched.trace.trace import Trace
 
 GB = 10**9
@@ -63,15 +70,17 @@ def test_the_curve_of_the_engine_counts() -> None:
 
 
 @st.composite
-def task_lists(draw: st.DrawFn) -> list[Any]:
+def task_lists(drawn: st.DrawFn) -> list[Any]:
     tasks = []
-    for index in range(draw(st.integers(1, 5))):
-        cpu = draw(st.booleans())
-        lanes = draw(st.sampled_from([(0,), (1,), (2,), (0, 1), (0, 1, 2)])) if cpu else (0,)
+    for index in range(drawn(st.integers(1, 5))):
+        cpu = drawn(st.booleans())
+        lanes = drawn(st.sampled_from([(0,), (1,), (2,), (0, 1), (0, 1, 2)])) if cpu else (0,)
         segments = tuple(
             Segment(f"s{i}", time + fixed, fixed, size)
             for i, (time, fixed, size) in enumerate(
-                draw(st.lists(st.tuples(st.integers(1, 3000), st.integers(0, 100), st.integers(0, 30_000)), max_size=3))
+                drawn(
+                    st.lists(st.tuples(st.integers(1, 3000), st.integers(0, 100), st.integers(0, 30_000)), max_size=3)
+                )
             )
         )
         tasks.append(
@@ -80,8 +89,8 @@ def task_lists(draw: st.DrawFn) -> list[Any]:
                 segments=segments or (Segment("s", 10, 0, 0),),
                 engine="cpu" if cpu else "gpu",
                 lanes=lanes,
-                period_ns=draw(st.integers(2_000, 20_000)),
-                offset_ns=draw(st.integers(0, 5_000)),
+                period_ns=drawn(st.integers(2_000, 20_000)),
+                offset_ns=drawn(st.integers(0, 5_000)),
                 queue=1,
             )
         )
@@ -103,3 +112,30 @@ def test_no_job_executes_longer_than_the_analysis_charges(name: str, tasks: list
             slack = len(trace.slices) + job.preemptions
             assert least[job.task] <= job.exec_ns <= charged[job.task] + slack
     assert simulate(made, 60_000) == trace
+
+
+@pytest.mark.parametrize("name", ["max-min", "pccs", "pccs with shares"])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(tasks=task_lists(), share=st.floats(0.001, 3), scale=st.floats(0.2, 4))
+def test_the_kernel_computes_what_the_model_states(name: str, tasks: list[Any], share: float, scale: float) -> None:
+    """The same durations as the model's function gives for every combination, and hence the same simulation."""
+    choice = CHOICES[name.split()[0]]
+    if name.endswith("shares"):
+        parameters = {"default": CURVE, "gpu": {**CURVE, "traffic": 1 + share}, "capacity": 10 * GB * scale}
+        choice = {"model": "pccs", "parameters": parameters}
+    made = replace(made_of(tasks, choice), dram_bandwidth=int(10 * GB * share))
+    computed = simulate(made, 60_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(Pccs, "law")
+        patch.delattr(MaxMin, "law")
+        asked = simulate(made, 60_000)
+    assert computed == asked
+    assert run(made, 60_000, implementation="compiled").trace == computed
+    callbacks = Callbacks(lowered := lower(made, 0), Faults(), 0)
+    rows = [row for row, (_, segment) in enumerate(lowered.segments) if draw(segment)]
+    kept = Contention(callbacks.resolve_contention, lowered.tables, len(rows) + 1)
+    for count in range(len(rows) + 1):
+        for place, row in enumerate(rows[:count]):
+            kept.row[place] = row
+        assert kept.compute(count)
+        assert tuple(kept.pace[:count]) == callbacks.model.paces([lowered.segments[row] for row in rows[:count]])

@@ -36,11 +36,25 @@ class ContentionModel(Protocol):
     throughout; at least `segment.time_ns`.  `worst_pace`: the longest time (ns) that the `segments` of a job on
     `engine`, one after another, take with at most one of the rivals of each other lane co-running at any instant.  It
     bounds `paces`, hence the simulation; agreement with hardware depends on the parameters.
+
+    A model whose `paces` follow from a `Law` may have a method `law` that returns it: simulations are then faster.
     """
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]: ...
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int: ...
+
+
+class Law(NamedTuple):
+    """What the simulator computes `paces` from.
+
+    `limit`: bandwidth (bytes/s) shared max-min fairly, 0 for none; `draw`: the traffic (bytes/s) of a segment on an
+    engine; `curves`: the numbers of an engine's `pccs.Curve` up to `peak`, no engines where shares alone count.
+    """
+
+    limit: float
+    draw: Callable[[str, Segment], float]
+    curves: Mapping[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from socsched.cost.contention import Rival, Setting, demand, draw, fair_shares, last_share, loudest, stretch
+from socsched.cost.contention import Law, Rival, Setting, demand, draw, fair_shares, last_share, loudest, stretch
 from socsched.cost.cost import Segment
 
 
@@ -19,6 +19,10 @@ class MaxMin:
     """Max-min fair sharing of `capacity` bytes/s; 0 means unlimited."""
 
     capacity: float
+
+    def law(self) -> Law:
+        """Return what a simulation computes `paces` from."""
+        return Law(self.capacity, lambda _, segment: draw(segment), {})
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
         """Return each segment's time (ns) under its fair share."""

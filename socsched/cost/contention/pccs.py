@@ -23,9 +23,9 @@ engine then share only in that way, since a curve states what other engines do t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
-from socsched.cost.contention import Rival, Setting, draw, fair_shares, last_share, slow_down
+from socsched.cost.contention import Law, Rival, Setting, draw, fair_shares, last_share, slow_down
 from socsched.cost.cost import Segment
 
 _GB = 1e9
@@ -94,6 +94,10 @@ class Pccs:
     )
 
     _draws: dict[tuple[str, int], tuple[Segment, float]] = field(default_factory=dict, compare=False, repr=False)
+
+    def law(self) -> Law:
+        """Return what a simulation computes `paces` from."""
+        return Law(self.limit, self._own, {engine: astuple(curve)[:7] for engine, curve in self.curves.items()})
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
         """Return each segment's time (ns) under the others' summed demands; a segment without traffic is not slowed."""

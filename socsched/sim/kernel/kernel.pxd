@@ -31,6 +31,15 @@ cdef extern from *:
     static inline long long socsched_to_traffic(double rate) {
         return rate < 4e10 ? (long long)(rate * 1e5 + 0.5) : 1LL << 52;
     }
+    static inline long long socsched_ceil_product(long long value, double factor) {
+        double found = ceil((double)value * factor);
+        return found < 4611686018427387904.0 ? (long long)found : 1LL << 62;
+    }
+    /* as Python divides: the remainder is exact, so that the quotient is next to a whole number */
+    static inline long long socsched_ceil_quotient(double value, double divisor) {
+        double rest = fmod(value, divisor), found = divisor > 0 ? rint((value - rest) / divisor) + (rest > 0) : 5e18;
+        return found < 4611686018427387904.0 ? (long long)found : 1LL << 62;
+    }
     /* products of 128 bits; results beyond 2**62 are 2**62, which is a time that never comes */
     static inline long long socsched_scale_ceil(long long value, long long up, long long down) {
         long long small;
@@ -106,6 +115,8 @@ cdef extern from *:
         pass
     long long WORDS "SOCSCHED_WORDS"
     long long to_traffic "socsched_to_traffic" (double rate) noexcept
+    long long ceil_product "socsched_ceil_product" (long long value, double factor) noexcept
+    long long ceil_quotient "socsched_ceil_quotient" (double value, double divisor) noexcept
     long long bit_length "SOCSCHED_BIT_LENGTH" (long long value) noexcept
     long long scale_ceil "socsched_scale_ceil" (long long value, long long up, long long down) noexcept
     long long scale_floor "socsched_scale_floor" (long long value, long long up, long long down) noexcept
@@ -127,11 +138,13 @@ ctypedef SlotSet *slot_sets
 
 
 ctypedef long long *column
+ctypedef double *doubles
 
 cdef class Columns:
     cdef list buffers
     cdef column own(self, object values) except NULL
     cdef column fill(self, long long count, long long value) except NULL
+    cdef doubles own_doubles(self, object values) except NULL
     cdef slot_sets own_sets(self, object values) except NULL
     cdef slot_sets fill_sets(self, long long count) except NULL
 
@@ -147,15 +160,17 @@ cdef class EventQueue(Columns):
 
 
 @cython.final
-cdef class ContentionCache(Columns):
-    cdef object resolve, key_array, pool_array
-    cdef column key, table, pool
-    cdef long long length, size, pool_size, used, entries
-    cdef int clear(self) except -1
-    cdef long long probe(self, long long start, long long length, long long from_pool) noexcept
-    cdef int look_up(self) except -1
-    cdef int insert(self) except -1
-    cdef int rehash(self) except -1
+cdef class Contention(Columns):
+    cdef object resolve
+    cdef column time, size, fixed, engine, row, pace, order
+    cdef doubles draw, ratio, curves, demand, share
+    cdef double limit, longest
+    cdef long long stated, curved
+    cdef int find_paces(self, long long count, long long foreign) except -1
+    cdef long long compute(self, long long count) noexcept
+    cdef void divide(self, long long count) noexcept
+    cdef void stretch(self, long long i) noexcept
+    cdef double get_speed(self, long long i, long long count) noexcept
 
 
 @cython.final
@@ -292,7 +307,7 @@ cdef class Kernel(Columns):
     cdef column work_left, pace, base_pace, updated_at, timed, uses_dram, on_dram, dram_tasks, corun_time, corunner, corun_since, slice_row, slice_name
     cdef long long dram_count, corunner_count, dram_changed, dram_limited, hog, slice_count
     cdef double hog_rate
-    cdef ContentionCache contention
+    cdef Contention contention
     cdef void load_segment(self, long long t, long long g) noexcept
     cdef long long get_segment_time(self, long long t, long long g) noexcept
     cdef void begin_segment(self, long long t, long long now) noexcept

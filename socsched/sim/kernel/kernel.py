@@ -24,7 +24,7 @@ import cython
 from cython import longlong as i64
 
 if not cython.compiled:  # the compiled kernel has these from kernel.pxd
-    from socsched.sim.kernel.stores import Chains, Columns, ContentionCache, EventQueue, Histograms, Log
+    from socsched.sim.kernel.stores import Chains, Columns, Contention, EventQueue, Histograms, Log
     from socsched.sim.kernel.values import *  # noqa: F403
 
 _COUNTS = ("done", "dropped", "aborted", "late", "released", "preempted", "migrated", "blocked")
@@ -656,7 +656,7 @@ class Kernel(Columns):
         self.dram_count = self.dram_changed = self.hog = self.slice_count = 0
         self.dram_limited = tables["numbers"]["dram_limited"]
         self.hog_rate = 0.0
-        self.contention = ContentionCache(self.hooks.resolve_contention, self.tasks + 2)
+        self.contention = Contention(self.hooks.resolve_contention, tables, self.tasks + 2)
 
     def load_segment(self, t: i64, g: i64) -> None:
         """Load a segment with its full remaining work."""
@@ -784,17 +784,13 @@ class Kernel(Columns):
 
     def share_dram(self, now: i64) -> None:
         """Set the pace of every segment that draws on the DRAM under present contention."""
-        cache: ContentionCache = self.contention
+        contention: Contention = self.contention
         i: i64
         rate: i64 = 0
         if self.dram_limited:
             for i in range(self.dram_count):
-                cache.key[i] = self.first[self.dram_tasks[i]] + self.current[self.dram_tasks[i]]
-            cache.key[self.dram_count] = -1 - self.hog
-            cache.length = self.dram_count + (self.hog > 0)
-            at: i64 = cache.look_up()
-        else:
-            at = 0
+                contention.row[i] = self.first[self.dram_tasks[i]] + self.current[self.dram_tasks[i]]
+            contention.find_paces(self.dram_count, self.hog)
         for i in range(self.dram_count):
             t: i64 = self.dram_tasks[i]
             g: i64 = self.first[t] + self.current[t]
@@ -802,7 +798,7 @@ class Kernel(Columns):
             if self.up[t] != self.down[t]:
                 size = scale_ceil(self.g_bytes[g], self.up[t], self.down[t])
             if self.dram_limited:
-                pace: i64 = cache.pool[at + i]
+                pace: i64 = contention.pace[i]
                 if self.up[t] != self.down[t]:
                     pace = scale_ceil(pace, self.up[t], self.down[t])
             else:
@@ -818,7 +814,7 @@ class Kernel(Columns):
                         size = scale_ceil(self.g_bytes[self.first[t] + self.current[t]], self.up[t], self.down[t])
                     rate += to_traffic(size / self.pace[t])
         if self.hog:
-            rate += to_traffic(cache.pool[at + self.dram_count] / 1e9 if self.dram_limited else self.hog_rate)
+            rate += to_traffic(contention.pace[self.dram_count] / 1e9 if self.dram_limited else self.hog_rate)
         self.dram_changed = 0
         self.traffic_now = rate
         self.rate = rate / 1e5

@@ -47,6 +47,15 @@ class Columns:
         else:
             return list(values)
 
+    def own_doubles(self, values: Any) -> Any:
+        """Keep an array of doubles and return its numbers."""
+        self.buffers.append(memoryview(values))
+        if cython.compiled:
+            view: cython.double[::1] = values
+            return cython.address(view[0])
+        else:
+            return values
+
     def fill_sets(self, count: i64) -> Any:
         """Return `max(count, 1)` empty sets of slots."""
         return self.own_sets([0] * max(count, 1))
@@ -134,110 +143,118 @@ class EventQueue(Columns):
         self.position[source] = index
 
 
-LIMIT = 1 << 20
-"""Most combinations kept; beyond that, all are discarded and requested again."""
-
-
-ROOM = 1 << 23
-"""Most numbers they may occupy."""
-
-
-# Cache of the durations of co-running segments, since combinations recur.
+# Contention for the DRAM.
 #
-# The contention model itself is evaluated once per combination and implemented only in `cost.contention`.
+# Where times are drawn, nearly every event meets a new combination of segments.  What the laws of `cost.contention`
+# give is therefore computed here, with the operations of their `paces` in the same order, hence to the nanosecond.
 
 
-def _extend(numbers: array[int], size: int) -> array[int]:
-    """Return a copy of an array, extended to `size` elements."""
-    grown = array("q", [0]) * size
-    grown[: len(numbers)] = numbers
-    return grown
+class Contention(Columns):
+    """The durations `pace` (ns) of the segments of rows `row` while exactly these run.
 
-
-class ContentionCache(Columns):
-    """Map from a sequence of segment numbers (`key`, of `length`) to as many durations in `pool`.
-
-    `resolve(key) -> durations` (ns) is the cached function.  An entry of `pool` is its length, key and durations;
-    `table` hashes keys to entries, -1 if empty.
+    `tables` has the law (`sim.callbacks`); a model without one, foreign traffic, and what takes too long: `resolve`.
     """
 
-    def __init__(self, resolve: Callable[[tuple[int, ...]], tuple[int, ...]], size: i64) -> None:
+    def __init__(
+        self, resolve: Callable[[tuple[int, ...]], tuple[int, ...]], tables: dict[str, Any], size: i64
+    ) -> None:
         super().__init__()
         self.resolve = resolve
-        self.key_array = array("q", bytes(8 * max(size, 1)))
-        self.length = 0
-        self.clear()
+        self.stated, self.curved = tables["numbers"]["law"], len(tables["curves"]) > 0
+        self.limit, self.longest = tables["numbers"]["limit"], tables["numbers"]["longest"]
+        self.time, self.size, self.fixed = (
+            self.own(tables["g_time"]),
+            self.own(tables["g_bytes"]),
+            self.own(tables["g_fixed"]),
+        )
+        self.engine = self.own(tables["g_engine"])
+        self.draw, self.ratio = self.own_doubles(tables["g_draw"]), self.own_doubles(tables["g_ratio"])
+        self.curves = self.own_doubles(tables["curves"] or array("d", [0.0]))
+        self.row, self.pace, self.order = self.fill(size, 0), self.fill(size, 0), self.fill(size, 0)
+        self.demand, self.share = (
+            self.own_doubles(array("d", bytes(8 * size))),
+            self.own_doubles(array("d", bytes(8 * size))),
+        )
 
-    def clear(self) -> None:
-        self.buffers = []
-        self.key = self.own(self.key_array)
-        self.size = 4096
-        self.table = self.fill(self.size, -1)
-        self.pool_array = array("q", bytes(8 * 65536))
-        self.pool = self.own(self.pool_array)
-        self.pool_size = 65536
-        self.used = 0
-        self.entries = 0
-
-    def probe(self, start: i64, length: i64, from_pool: i64) -> i64:
-        """Return the position in `table` of a key, existing or new: `key` itself, or the one at `start` of `pool`."""
-        hashed: i64 = length
+    def find_paces(self, count: i64, foreign: i64) -> None:
+        """Find the durations of the first `count` rows; those of `foreign` traffic follow: the bytes/s it attains."""
         i: i64
-        for i in range(length):
-            hashed = ((hashed ^ (self.pool[start + i] if from_pool else self.key[i])) * 1000003) & 1099511627775
-        hashed ^= hashed >> 17
-        entry: i64 = hashed & (self.size - 1)
-        while self.table[entry] >= 0:
-            at: i64 = self.table[entry]
-            same: i64 = self.pool[at] == length
-            i = 0
-            while same and i < length:
-                same = self.pool[at + 1 + i] == (self.pool[start + i] if from_pool else self.key[i])
-                i += 1
-            if same:
-                break
-            entry = (entry + 1) & (self.size - 1)
-        return entry
+        if foreign or not self.stated or not self.compute(count):
+            key = [self.row[i] for i in range(count)]
+            found = self.resolve(tuple([*key, -1 - foreign] if foreign else key))
+            for i in range(len(found)):
+                self.pace[i] = found[i]
 
-    def look_up(self) -> i64:
-        """Return the start in `pool` of the durations of `key`, requesting them on first use."""
-        entry: i64 = self.probe(0, self.length, 0)
-        if self.table[entry] < 0:
-            self.insert()
-            entry = self.probe(0, self.length, 0)
-        return self.table[entry] + 1 + self.length
-
-    def insert(self) -> None:
-        """Request the durations of `key` and cache them."""
+    def compute(self, count: i64) -> i64:
+        """Compute the durations; return whether none is too long."""
         i: i64
-        key = tuple([self.key[i] for i in range(self.length)])
-        found = self.resolve(key)
-        if self.entries >= LIMIT or self.used + 1 + 2 * self.length > ROOM:
-            self.clear()
-        if 2 * self.entries >= self.size:
-            self.rehash()
-        if self.used + 1 + 2 * self.length > self.pool_size:
-            while self.used + 1 + 2 * self.length > self.pool_size:
-                self.pool_size *= 2
-            self.pool_array = _extend(self.pool_array, self.pool_size)
-            self.pool = self.own(self.pool_array)
-        self.table[self.probe(0, self.length, 0)] = self.used
-        self.pool[self.used] = self.length
-        for i in range(self.length):
-            self.pool[self.used + 1 + i] = key[i]
-            self.pool[self.used + 1 + self.length + i] = found[i]
-        self.used += 1 + 2 * self.length
-        self.entries += 1
+        total: cython.double = 0.0
+        for i in range(count):
+            self.demand[i] = self.share[i] = self.draw[self.row[i]]
+            total += self.demand[i]
+        if self.limit > 0 and (total > self.limit or not self.curved):
+            self.divide(count)
+        for i in range(count):
+            g: i64 = self.row[i]
+            self.pace[i] = self.time[g]
+            if not self.curved:
+                if self.share[i] < self.demand[i]:
+                    self.stretch(i)
+            elif total != self.demand[i]:
+                factor: cython.double = max(100.0 / self.get_speed(i, count), self.demand[i] / self.share[i])
+                if factor > 1:
+                    self.pace[i] = self.fixed[g] + ceil_product(self.time[g] - self.fixed[g], factor)
+            if self.pace[i] * self.ratio[g] > self.longest:
+                return 0
+        return 1
 
-    def rehash(self) -> None:
-        """Double the table."""
-        at: i64 = 0
-        self.size *= 2
-        self.table = self.fill(self.size, -1)
-        while at < self.used:
-            length: i64 = self.pool[at]
-            self.table[self.probe(at + 1, length, 1)] = at
-            at += 1 + 2 * length
+    def divide(self, count: i64) -> None:
+        """Give every demand its share of the limit, as `fair_shares`."""
+        i: i64
+        at: i64
+        left: cython.double = self.limit
+        for i in range(count):
+            at = i
+            while at > 0 and self.demand[self.order[at - 1]] > self.demand[i]:
+                self.order[at] = self.order[at - 1]
+                at -= 1
+            self.order[at] = i
+        for at in range(count):
+            i = self.order[at]
+            self.share[i] = min(self.demand[i], left / (count - at))
+            left -= self.share[i]
+
+    def stretch(self, i: i64) -> None:
+        """Set the duration with less than the demand, as `stretch`."""
+        g: i64 = self.row[i]
+        taken: i64 = ceil_quotient(self.size[g] * 1e9, self.share[i])
+        self.pace[i] = max(self.time[g], self.fixed[g] + taken)
+
+    def get_speed(self, i: i64, count: i64) -> cython.double:
+        """Return the relative speed (%) beside the others, as `Curve.speed`."""
+        j: i64
+        e: i64 = self.engine[self.row[i]]
+        others: cython.double = 0.0
+        for j in range(count):
+            if (self.engine[self.row[j]] != e) if self.limit > 0 else j != i:
+                others += self.demand[j]
+        if others <= 0:
+            return 100.0
+        e *= 7
+        own: cython.double = self.demand[i]
+        normal: cython.double = self.curves[e]
+        intensive: cython.double = self.curves[e + 1]
+        tbwdc: cython.double = self.curves[e + 3]
+        cbp: cython.double = self.curves[e + 4]
+        rate: cython.double = self.curves[e + 5]
+        peak: cython.double = self.curves[e + 6]
+        lost: cython.double = self.curves[e + 2] * min(others / peak, 1.0) if peak > 0 else 0.0
+        felt: cython.double = min(others, cbp)
+        if own >= intensive and cbp > 0:
+            lost = max(lost, rate * (own + cbp - tbwdc) / cbp * felt / 1e9)
+        elif own > normal:
+            lost = max(lost, rate * (own + felt - tbwdc) / 1e9)
+        return max(100.0 - lost, 5.0)
 
 
 ROWS = 1 << 14

@@ -7,6 +7,8 @@ is clamped to 2**62, a time that never comes.
 
 from __future__ import annotations
 
+import math
+
 FAR = 4611686018427387904
 """A time that never comes (2**62 ns)."""
 SHIFT = 20
@@ -85,6 +87,16 @@ def bit_length(value: int) -> int:
 def to_traffic(rate: float) -> int:
     """Return traffic (bytes/ns) in 10 kB/s: sums of whole numbers repeat in a trace, whatever their order."""
     return int(rate * 1e5 + 0.5) if rate < 4e10 else 1 << 52
+
+
+def ceil_product(value: int, factor: float) -> int:
+    """Return value * factor rounded up."""
+    return min(math.ceil(min(value * factor, 5e18)), FAR)
+
+
+def ceil_quotient(value: float, divisor: float) -> int:
+    """Return value / divisor rounded up; a divisor of 0 gives a time that never comes."""
+    return min(-int(-value // divisor), FAR) if divisor > 0 else FAR
 
 
 def scale_ceil(value: int, up: int, down: int) -> int:

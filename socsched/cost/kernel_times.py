@@ -248,7 +248,8 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
         return None
     kernels, durations = _priced(times, tables, work, computed, units)
     error = _error(units, kernels)
-    if units > 1 and times.elsewhere:  # processors change places: the interval holds either way
+    # Processors change places: the interval holds either way.  A part that only renames data takes no time in either.
+    if units > 1 and times.elsewhere and any(durations):
         apart = {precision: replace(one, apart=True) for precision, one in tables.items()}
         _, longer = _priced(apart[work.precision], apart, work, computed, units)
         factor = math.sqrt(sum(longer) / sum(durations))

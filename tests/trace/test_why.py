@@ -12,18 +12,19 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from random_traces import recorded
 
-from socsched.cost.cost import Segment
+from socsched.cost.cost import Segment, Shared
 from socsched.errors import UsageError
 from socsched.faults.model import Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.planning.plan import ExecutionTimes, Level, Plan, Throttle
+from socsched.planning.task import LOAD
 from socsched.sim.simulate import run
 from socsched.trace.metrics import frame_fates, result
 from socsched.trace.trace import Instant, Job, Slice, Trace
-from socsched.trace.why import KINDS, OCCUPIED, Explanation, Why
+from socsched.trace.why import KINDS, OCCUPIED, PLANNED, Explanation, Why
 from tests.sim.builders import MS, chain, engine, plan, sensor, task
 from tests.sim.random_plans import HORIZON, faults, plans
 
-SHARED = ("execution", "conversion", "above", "bandwidth", "throttling", "fault", "lanes", "switch", "restart")
+SHARED = (*PLANNED, "above", "bandwidth", "throttling", "fault", "lanes", "switch", "restart")
 
 
 def check(found: Explanation, trace: Trace, plan: Plan) -> None:
@@ -48,7 +49,7 @@ def check(found: Explanation, trace: Trace, plan: Plan) -> None:
             at = part.until_ns
         elif part.kind != "above":
             # planned time may exceed the window by what the job saved
-            assert part.ns <= part.until_ns - part.from_ns or part.kind in ("execution", "conversion")
+            assert part.ns <= part.until_ns - part.from_ns or part.kind in PLANNED
         _really_ran(part.kind, part.engine, part.by, part.frame, part.from_ns, part.until_ns, trace)
 
 
@@ -405,9 +406,31 @@ LATE = 1_000
 
 
 @st.composite
+def divided(draw: st.DrawFn, made: Plan) -> Plan:
+    """Return a plan whose tasks run on shares of an engine beside others, some of them loads of weights."""
+    names = {task.name: draw(st.sampled_from(["", LOAD])) + task.name for task in made.tasks}
+    parts = [(task, draw(st.lists(st.integers(0, task.cost_ns // 4), min_size=4, max_size=4))) for task in made.tasks]
+    tasks = tuple(
+        replace(
+            task,
+            name=names[task.name],
+            after=tuple(names.get(name, name) for name in task.after),
+            reads=tuple(names.get(name, name) for name in task.reads),
+            closed_by=names.get(task.closed_by, task.closed_by),
+            shared=Shared(*longer, by=names[made.tasks[0].name]),
+        )
+        for task, longer in parts
+    )
+    chains = tuple(replace(one, path=tuple(names.get(name, name) for name in one.path)) for one in made.chains)
+    return replace(made, tasks=tasks, chains=chains)
+
+
+@st.composite
 def simulations(draw: st.DrawFn, rich: bool, certain: bool = False) -> tuple[Plan, Faults, Trace]:
     """Draw a plan with faults, and its simulation; if `certain`, every job takes its planned time."""
     made = draw(plans(rich=rich))
+    if rich:
+        made = draw(divided(made))
     harm: Faults = draw(faults(made, rich=rich))
     if certain:
         harm = replace(harm, overruns=())

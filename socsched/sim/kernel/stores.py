@@ -200,7 +200,7 @@ class Contention(Columns):
             if not self.curved:
                 if self.share[i] < self.demand[i]:
                     self.stretch(i)
-            elif total != self.demand[i]:
+            elif self.demand[i] > 0 and total != self.demand[i]:
                 factor: cython.double = max(100.0 / self.get_speed(i, count), self.demand[i] / self.share[i])
                 if factor > 1:
                     self.pace[i] = self.fixed[g] + ceil_product(self.time[g] - self.fixed[g], factor)

@@ -248,13 +248,12 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
         return None
     kernels, durations = _priced(times, tables, work, computed, units)
     error = _error(units, kernels)
-    # Processors change places: the interval holds either way.  A part that only renames data takes no time in either.
+    # Processors change places: the time is that of the nearer way, which most probes see, and the interval holds the
+    # other.  A part that only renames data takes no time in either.
     if units > 1 and times.elsewhere and any(durations):
         apart = {precision: replace(one, apart=True) for precision, one in tables.items()}
         _, longer = _priced(apart[work.precision], apart, work, computed, units)
-        factor = math.sqrt(sum(longer) / sum(durations))
-        durations = [time * factor for time in durations]
-        error = max(error, max(factor, 1 / factor) * (1 + error / 2) - 1)
+        error = max(error, sum(longer) / sum(durations) * (1 + error / 2) - 1)
     made = [
         replace(one, bytes=min(one.bytes, int((one.time_ns - one.fixed_ns) * engine.bandwidth.value / 1e9)))
         for one in segments(computed, durations, engine, work.stage)  # what is faster came from caches

@@ -8,8 +8,10 @@ Usage: python -m tools.verify.host_predictions prepare WORK FOLDER... [--count N
 operations, in an order drawn with a fixed seed.  `measure` times what is compiled and has no row yet, for some S
 seconds each: kernels one by one in slices that nothing else disturbed (`socsched.executor.probe.calls`), whose sum is a
 job's time, on one thread and on all, then some on a processor while another network repeats on the other, and the host
-functions at sizes that the probe has not measured.  Each row states what a plan would have predicted at that moment.
-With `--busy` a loop occupies a processor from before the probe on, and the rows are kept apart.
+functions at sizes that the probe has not measured.  Each row states what a plan would have predicted at that moment;
+those of several threads are a group of their own ("apart") where the processors of a virtual machine lie farther apart
+meanwhile than predictions place them.  With `--busy` a loop occupies a processor from before the probe on, and the rows
+are kept apart.
 `table` sums up (`--again`: with predictions of the present code and of the probe in the cache for the networks), and
 with `--docs` writes the table into docs/planning.md.
 """
@@ -40,6 +42,7 @@ from socsched.cost.cost import is_within
 from socsched.cost.fitted import estimate
 from socsched.cost.power import dram_capacity
 from socsched.descriptor import host, host_probe
+from socsched.descriptor.kernel_times import alike
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine, Platform, contention_of
 from socsched.errors import SocschedError
@@ -54,6 +57,8 @@ Row = dict[str, Any]
 """group ("fp32 x1"), name, predicted and measured (ns), error (relative), load, and the kernels' times by name."""
 PAIRS = 8
 """Pairs of networks that are measured at once."""
+APART = ", apart"
+"""Ends the name of a group measured while the processors lay farther apart than where predictions place them."""
 PAGE, MARK = Path("docs/planning.md"), "<!-- host -->"
 
 
@@ -127,7 +132,7 @@ def measure(options: argparse.Namespace) -> None:
         time.sleep(5)
     try:
         record = options.work / ("busy.jsonl" if options.busy else "quiet.jsonl")
-        known = {(row["group"], row["name"]) for row in read(record)}
+        known = {(row["group"].partition(",")[0], row["name"]) for row in read(record)}
         with record.open("a") as file:
             for row in rows(options, known):
                 file.write(json.dumps({**row, "load": round(os.getloadavg()[0], 1)}) + "\n")
@@ -166,7 +171,8 @@ def rows(options: argparse.Namespace, known: set[tuple[str, str]]) -> Iterator[R
             kernels: dict[str, float] = {}
             for kernel, one in zip(timed.names, low.tolist(), strict=True):
                 kernels[kernel] = kernels.get(kernel, 0.0) + one
-            row = {"group": f"{precision} x{len(some)}", "name": name, "predicted": of.time_ns, "error": of.error}
+            group = f"{precision} x{len(some)}" + (APART if are_apart(engine, some) else "")
+            row = {"group": group, "name": name, "predicted": of.time_ns, "error": of.error}
             yield {**row, "measured": float(low.sum()), "kernels": kernels}
     platform = load_platform("host", integers=True)
     if len(cpus) > 1:
@@ -182,6 +188,14 @@ def rows(options: argparse.Namespace, known: set[tuple[str, str]]) -> Iterator[R
             of = estimate(work, platform, platform.engines[0], platform.modes[0], 1)
             row = {"group": "host functions", "name": label, "predicted": of.time_ns, "error": of.error}
             yield {**row, "measured": median_ms(case, 15) * 1e6}
+
+
+def are_apart(engine: Engine, cpus: Sequence[int]) -> bool:
+    """Return whether processors lie farther from each other than where predictions place them."""
+    kernels = (one for times in engine.kernel_times for one in times.kernels if one.threads == len(cpus))
+    near = min((one.handover for one in kernels if one.handover), default=0.0)
+    handover = calls.hand_over_ns(cpus) if near else 0.0
+    return handover > near and not alike(handover, near)
 
 
 def beside(
@@ -281,7 +295,7 @@ def table(options: argparse.Namespace) -> None:
 
 def anew(folder: Path, row: Row) -> Row:
     """Return the present prediction for a network's row."""
-    precision, threads = row["group"].split(" x")
+    precision, threads = row["group"].removesuffix(APART).split(" x")
     work, _ = pickle.loads((folder / f"{row['name']}.{precision}.pickle").read_bytes())
     platform = host.detect()
     of = estimate(work, platform, platform.engines[0], platform.modes[0], int(threads))

@@ -39,9 +39,9 @@ SERVES_S = 600
 """Age up to which the clock counts as the same: on a busy machine it seems another to every process."""
 UNSTEADY_S = 60
 """Age up to which a probe whose turns differ serves."""
-STEADY, SHARED_STEADY, TURNS, SETTLED_S = 0.06, 0.12, 5, 4.0
-"""Median difference between two turns up to which they agree, of one thread's times and of several threads'; turns, and
-time, after which no agreement is awaited."""
+STEADY, SHARED_STEADY, SETTLED_S = 0.06, 0.12, 4.3
+"""Median difference between two turns up to which they agree, of one thread's times and of several threads'; time since
+the first began within which the last one ends, unless it is the second."""
 CLOCK = 0.08
 """Relative difference of the chain's time with which clocks count as others."""
 DISTURBED = 0.9
@@ -185,7 +185,7 @@ class _Turns:
 
     def __init__(self, sets: Sequence[Sequence[int]], precision: str) -> None:
         self.sets, self.precision = sets, precision
-        self.share, self.steady = 0.0, False
+        self.share, self.steady, self._begun = 0.0, False, time.monotonic()
         self._turns: dict[Any, list[KernelTime]] = {}
         self.programs, self._memory = own.programs(precision), list(_memory())
 
@@ -220,10 +220,12 @@ class _Turns:
 
     def settle(self) -> None:
         """Take turns until one agrees with those before."""
-        end = time.monotonic() + SETTLED_S
-        for _ in range(TURNS - 1):
+        took = 0.0
+        while not took or time.monotonic() + took < self._begun + SETTLED_S:
+            start = time.monotonic()
             self.take()
-            if self.steady or time.monotonic() > end:
+            took = time.monotonic() - start
+            if self.steady:
                 return
 
 

@@ -72,6 +72,46 @@ assert copy.times([cpu] * 2, 0.001, chain, least=2, most=20).low[0] > 0
     subprocess.run([sys.executable, "-c", probing], check=True, timeout=60)
 
 
+def test_threads_that_come_later_find_no_chunk_of_calls_before(tmp_path: Path) -> None:
+    """Machines of more than two processors are timed on one, two, and then on more threads."""
+    source = tmp_path / "counted.c"
+    source.write_text("""
+#include <stdatomic.h>
+static _Atomic int visits[1024];
+static _Atomic int open, stale;
+int (*__TVMBackendParallelLaunch)(int (*)(int, void*, void*), void*, int);
+static int chunk(int number, void* group, void* context) {
+  (void)group;
+  if (!open || context != &visits) stale = 1;
+  visits[number]++;
+  return 0;
+}
+int kernel(void* self, const void* arguments, int count, void* result) {
+  (void)self, (void)arguments, (void)count, (void)result;
+  open = 1;
+  __TVMBackendParallelLaunch(chunk, &visits, 24);
+  open = 0;
+  for (int i = 0; i < 1024; i++)
+    if (atomic_exchange(&visits[i], 0) != (i < 24)) stale = 1;
+  return -stale;
+}
+""")
+    probing = f"""
+import ctypes, os
+from socsched.executor.probe import calls
+library = ctypes.CDLL({str(tmp_path / "counted.so")!r})
+calls._harness().socsched_supply(ctypes.c_void_p(library._handle))
+counted = (calls._Call * 1)()
+counted[0].kernel = ctypes.cast(library.kernel, ctypes.c_void_p)
+cpu = min(os.sched_getaffinity(0))
+for threads in (2, 3, 5, 9, 2, 9):
+    calls.Calls(["kernel"], counted, []).times([cpu] * threads, 0.001, least=2, most=20)
+"""
+    build = ["gcc", "-O1", "-shared", "-fPIC", str(source), "-o", str(tmp_path / "counted.so")]
+    subprocess.run(build, check=True)
+    subprocess.run([sys.executable, "-c", probing], check=True, timeout=60)
+
+
 def test_calls_end_at_a_limit_however_few_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose other programs leave this one little: what was timed until then counts, nothing is an error."""
     cpu, long = [max(os.sched_getaffinity(0))], calls.chain(200_000)

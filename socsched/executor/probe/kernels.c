@@ -332,6 +332,7 @@ int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpu
   beside_call = beside;
   int64_t failed = 0;
   atomic_store(&stop, 0);
+  atomic_store(&chunk_count, 0); /* the parts of threads that the calls before did not have hold old chunks */
   for (int i = 1; i < all; i++) {
     pthread_create(&helpers[i], 0, help, (void*)(intptr_t)i);
     pin(helpers[i], cpus[i]);

@@ -476,6 +476,8 @@ def _selected(
     base = base or [0.0] * count
 
     def rates_of_terms(terms: Sequence[int], rows: Sequence[int]) -> list[float]:
+        if not rows:  # the only time is left out
+            return [0.0] * width
         some = [[work[row][term] if term in terms else 0.0 for term in range(width)] for row in rows]
         return nonnegative(some, [times[row] for row in rows], [base[row] for row in rows])
 

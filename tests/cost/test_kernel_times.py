@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from socsched.cost import kernel_times
 from socsched.cost.roofline import roofs_ns
@@ -68,6 +70,30 @@ def test_what_threads_hand_each_other_does_not_grow_beyond_a_cache() -> None:
     large = operator(ops=10**11, moved=10**8)
     alone, both = (kernel_times.kernel_time(times, large, n)[0] for n in (1, 2))
     assert both == pytest.approx(alone / 2 + 0.1 * kernel_times.KEPT, rel=1e-6)
+
+
+FAMILIES = sorted({*kernel_times.FAMILIES.values(), kernel_times.ELEMENTWISE})
+
+
+@given(st.data())
+def test_a_probe_that_was_disturbed_in_some_calls_prices_every_family_on_every_number_of_threads(
+    data: st.DataObject,
+) -> None:
+    """A busy machine leaves any of the calls out, on one number of threads or another, and knows others badly."""
+    cores = data.draw(st.sampled_from([2, 3, 4, 8, 16, 64]))
+    sizes = st.tuples(st.floats(0, 1e9), st.floats(1e3, 1e8), st.floats(0, 1e8), st.floats(0.0, 1.0))
+    measured = []
+    for family in FAMILIES:
+        for ops, moved, weights, spread in data.draw(st.lists(sizes, max_size=4)):
+            for threads in data.draw(st.sets(st.sampled_from([1, cores]))):
+                time = data.draw(st.floats(100.0, 1e9))
+                measured.append(KernelTime(family, threads, ops, moved, weights, time, spread))
+    if measured:
+        times = KernelTimes(OWN, "1", "2026-01-02", "fp32", tuple(measured))
+        for family in FAMILIES:
+            for threads in (1, 2, cores):
+                rates = kernel_times.rates_of(times, family, threads)
+                assert all(np.isfinite(rate) and rate >= 0 for rate in rates)
 
 
 def test_weights_that_are_few_in_all_kernels_of_a_family_are_no_term() -> None:

@@ -162,7 +162,7 @@ def quantise(channels: int, edge: int, target: Lying, inverse: float, stored: St
         if not plain:
             return X[block, y + edge, x + edge, v]
         value = X[0, T.min(block * c + v, channels - 1), y, x]
-        return value if channels == blocks * c else T.if_then_else(block * c + v < channels, value, T.float32(0))
+        return value if channels == blocks * c else T.Select(block * c + v < channels, value, T.float32(0))
 
     def rounded(X: Any, _: Any, *at: Any) -> Any:
         scaled = T.min(T.max(source(X, *at) * T.float32(inverse), T.float32(low)), T.float32(high))

@@ -91,17 +91,16 @@ class _Lowering(Emitter):
             return
         if tensor.layout != "NCHW":
             variable = self.reshaped(variable, physical_shape(tensor)[1:])
-        self.quantise(name, tensor.layout == "NCHW", variable)
+        self.quantise(name, -1 if tensor.layout == "NCHW" else EDGE, variable)
 
-    def quantise(self, name: str, plain: bool, variable: Any) -> None:
-        """Convert an fp32 value, plain or in blocks with a border of EDGE, to bytes."""
+    def quantise(self, name: str, edge: int, variable: Any) -> None:
+        """Convert an fp32 value, in blocks with a border `edge`, or plain (-1), to bytes."""
         _, channels, height, width = self.graph.values[name].shape
         readers = [step for step in self.q.consumers(name) if not step.exact]
         taps = all(step.group.kind in CONVOLUTIONS and step.residual != name for step in readers)
         block = min(-(-channels // 4) * 4, self.c) if taps else self.c  # a camera's three channels need no whole block
         scale, stored = self.q.scales[name], self.stored(name)
         image = Image(None, channels, height, width, block, self.border(name), stored.dtype)
-        edge = -1 if plain else EDGE
         args = (channels, edge, image.lying, float(1.0 / scale.step), stored)
         self.images[name] = self.image(image, int8_kernels.quantise, args, [variable])
 
@@ -109,25 +108,33 @@ class _Lowering(Emitter):
         """Round a value in fp32 to the integers that a file states for it."""
         if name not in self.q.rounded:
             return
-        plain, shape = self.exact.plain_of(name), self.graph.values[name].shape
-        self.exact.images.pop(name, None)
+        shape = self.graph.values[name].shape
         if len(shape) == 4 and shape[0] == 1:
-            del self.exact.plain[name]
-            self.quantise(name, True, plain)
+            self.image_of(name)
+            self.exact.plain.pop(name, None)
         else:
-            self.exact.plain[name] = rounded(self.builder.emit, plain, self.q.scales[name])
+            self.exact.plain[name] = rounded(self.builder.emit, self.exact.plain_of(name), self.q.scales[name])
+        self.exact.images.pop(name, None)
 
     def image_of(self, name: str) -> Image:
-        """Return a value in bytes, quantised if it was computed in fp32."""
+        """Return a value in bytes, quantised if it was computed in fp32: from whole blocks, if it lies in them."""
         if name not in self.images:
-            self.quantise(name, True, self.exact.plain_of(name))
+            image = self.exact.images.get(name)
+            if image is not None and image.block == self.c <= image.channels:
+                self.quantise(name, image.border, image.var)
+            else:
+                self.quantise(name, -1, self.exact.plain_of(name))
         return self.images[name]
 
     def compute_exactly(self, step: Step) -> None:
         """Let `lower` emit an operator that has no int8 form."""
         for name in step.group.inputs:
             if name not in self.exact.plain and name not in self.exact.images:
-                self.exact.plain[name] = self.unpacked(self.dequantised(name, 0), self.graph.values[name], 0)
+                image = self.dequantised(name, self.exact.border(name))
+                if image.block == self.c:
+                    self.exact.images[name] = image
+                else:
+                    self.exact.plain[name] = self.unpacked(image, self.graph.values[name], 0)
         self.exact.emit_group(step.group)
         self.round(step.output)
 

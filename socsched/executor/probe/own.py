@@ -34,6 +34,8 @@ from socsched.models.weights import load_weights
 
 _ENTRY = {"kind": "llvm", "host": True}
 _SPACE = 1 << 25
+LEAST_ROUNDS = 6
+"""Rounds of a network's calls, the first of which finds cold pages, that leave enough where one or two are disturbed."""
 MOVES = {"pack": PACK, "unpack": UNPACK, "map_kernel": "move", "quantise": QUANTISE, "dequantise": DEQUANTISE}
 """Kernels between layouts, which belong to no operator -> their family."""
 
@@ -122,15 +124,16 @@ def time_networks(
 ) -> tuple[list[KernelTime], float]:
     """Return the kernels' times on each set of processors, and the share of its time that the measuring had them.
 
-    It takes about `seconds`.
+    It takes about `seconds`, as long for each kernel, and more where that is too short for enough calls.
     """
     kernels: list[KernelTime] = []
     shares: list[float] = []
+    slice_s = seconds / len(cpus) / max(sum(len(one.launches.names) for one in some), 1)
     for one in some:
         for processors in cpus:
             try:
                 before = calls.hand_over_ns(processors)
-                times = one.launches.times(processors, seconds / len(some) / len(cpus))
+                times = one.launches.times(processors, slice_s * len(one.launches.names), least=LEAST_ROUNDS)
                 after = calls.hand_over_ns(processors)
             except MachineError:  # too busy for one call: what is known of the family comes from others
                 shares.append(0.0)

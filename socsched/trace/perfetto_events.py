@@ -14,7 +14,7 @@ from socsched.trace.columns import CLOCK, STATUS, Columns, unit
 from socsched.trace.convert import Names, encode_values
 from socsched.trace.execution_intervals import used_lanes
 from socsched.trace.protobuf import Part, Rows, Slot, fixed64, items, message, number, plain, raw, text
-from socsched.trace.stored import merged, steps_by_time
+from socsched.trace.stored import POWER, TRAFFIC, merged, steps_by_time
 from socsched.units import format_duration
 
 if TYPE_CHECKING:
@@ -36,8 +36,17 @@ _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _STARTS, _NEEDS_START = 1, 2
 _CATEGORIES, _NAMES, _ARGS, _GPU_STAGES, _STRINGS = 1, 2, 3, 24, 29
 """Fields of ``InternedData``."""
-_BITS = 16
-"""Of the greatest value of a counter: what drawn times make of the others takes half of a file and shows nowhere."""
+_BITS, _METERED, _WHOLE = 16, 7, 10
+"""Bits of a counter's greatest value that are shown; those of power and bandwidth of the board, which with drawn times
+change to a new value at nearly every event; and those from which on values are whole numbers."""
+_SIGNIFICANT = 11
+"""Bits of what is told of a job's times, rounded down: exact below 2 µs, else to 2**-10."""
+_AHEAD = 1 << 19
+"""Steps of a counter that are held until slices of their times are written."""
+_TOLD_AT_ONCE = 8
+"""Most counters of an event that Perfetto reads."""
+_BYTES = 10**9
+"""In a GB."""
 _BOOT, _CLOCK = 6, 64
 """Perfetto's clock since boot, and a sequence's own, whose readings are counted from the one before."""
 _COMPUTE = 2
@@ -93,10 +102,6 @@ class Events:
         yield from self._releases()
         yield from self._slices(powers)
         yield from self._instants()
-        for counters, parts in steps_by_time(self.columns):
-            steps = Steps(self, counters)
-            for part in parts:
-                yield steps.packets(*part)
 
     def tables(self) -> list[Part]:
         """Return the tables of names and texts as they are now."""
@@ -172,25 +177,37 @@ class Events:
         return self.numbers.get(track, PROCESS)
 
     def _slices(self, powers: Sequence[EnginePower]) -> Iterator[bytes]:
-        """Yield what lanes did, part by part: slices of a long trace are in the order in which they began."""
+        """Yield what lanes did, and counters, in parts: slices of a long trace are in the order in which they began."""
         columns, slices = self.columns, self.columns.slices
         stays = Stays(self)
         yield stays.started()
         found = [engine for engine in self.plan.engines if engine.kind == "gpu" and engine.id in columns.engines]
         gpus = [GpuEvents(self, gpu, engine.id) for gpu, engine in enumerate(found)]
-        steps = Steps(self, {name: most for power in powers for name, most in power.counters.items()})
-        parts = [*_parts(len(slices), columns.stored is not None)]
+        derived = Steps(self, {name: most for power in powers for name, most in power.counters.items()}, iter(()))
+        # what differs most from time to time is last, next to the time
+        counters = [derived, *(Steps(self, *given) for given in reversed([*steps_by_time(columns)]))]
+        yield b"".join(steps.started() for steps in counters)
+        parts = [*_parts(len(slices), columns.stored is not None)] or [slice(0, 0)]
         for part, after in zip(parts, [*parts[1:], None], strict=False):
             piece = _read(slices, part)
             if columns.stored is None:
                 order = np.argsort(piece["start_ns"], kind="stable")
                 piece = {name: column[order] for name, column in piece.items()}
             upto = 1 << 62 if after is None else int(slices.start_ns[after.start])
-            yield stays.packets(piece, after is None)
+            if powers:
+                derived.ahead = merged([step for power in powers for step in power.steps(piece, upto)])
+            changes = []
+            for steps in counters:
+                *early, last = steps.before(upto)
+                yield from (steps.packets(*rows) for rows in early)
+                changes.append(last)
+            data, told = stays.packets(piece, after is None, *map(np.concatenate, zip(*changes, strict=True)))
+            yield data
+            ends = np.cumsum([len(at) for _, at, _ in changes])
+            for steps, (tracks, at, values), alone in zip(counters, changes, np.split(~told, ends[:-1]), strict=True):
+                yield steps.packets(tracks[alone], at[alone], values[alone])
             for gpu in gpus:
                 yield from gpu.packets(piece)
-            if powers:
-                yield steps.packets(*merged([step for power in powers for step in power.steps(piece, upto)]))
 
 
 class Stays:
@@ -219,8 +236,16 @@ class Stays:
         pairs = zip(self.sequences.tolist(), self.uuids, strict=True)
         return b"".join(started(sequence, tables, uuid) for sequence, uuid in pairs)
 
-    def packets(self, piece: Mapping[str, Ints], final: bool) -> bytes:
-        """Return the packets of all stays that slices in order of their start end; `final`: of all."""
+    def packets(
+        self, piece: Mapping[str, Ints], final: bool, tracks: Ints, at: Ints, values: Floats
+    ) -> tuple[bytes, NDArray[np.bool_]]:
+        """Return the packets of all stays that slices in order of their start end; `final`: of all.
+
+        The new values of counters at times when one of them begins, ends or goes on are told with it; the second
+        result says which these are.
+        """
+        if not len(piece["engine"]) and not self.waiting:
+            return b"", np.zeros(len(at), np.bool_)
         entry = self._entries(piece)
         same = [entry[name][1:] == entry[name][:-1] for name in ("lane", "job", "place")]
         goes_on = np.logical_and.reduce([*same, entry["start_ns"][1:] == entry["end_ns"][:-1]])
@@ -232,7 +257,9 @@ class Stays:
             self.waiting = {name: column[waits] for name, column in entry.items()}
             entry = {name: column[~waits] for name, column in entry.items()}
             first = np.flatnonzero(np.concatenate(([True], ~goes_on))[~waits]) if (~waits).any() else first[:0]
-        return self._packets(entry, first) if len(first) else b""
+        if not len(first):
+            return b"", np.zeros(len(at), np.bool_)
+        return self._packets(entry, first, (tracks, at, values))
 
     def _entries(self, piece: Mapping[str, Ints]) -> dict[str, Ints]:
         """Return an entry for every lane of every slice, and those that waited, lane by lane in order of time."""
@@ -252,7 +279,9 @@ class Stays:
         order = np.argsort(entry["lane"], kind="stable")
         return {name: column[order] for name, column in entry.items()}
 
-    def _packets(self, entry: Mapping[str, Ints], first: Ints) -> bytes:
+    def _packets(
+        self, entry: Mapping[str, Ints], first: Ints, changes: tuple[Ints, Ints, Floats]
+    ) -> tuple[bytes, NDArray[np.bool_]]:
         count = np.diff(np.append(first, len(entry["lane"])))
         stay = {name: column[first] for name, column in entry.items()} | {"end_ns": entry["end_ns"][first + count - 1]}
         rows, job = np.unique(stay["job"], return_inverse=True)
@@ -267,7 +296,7 @@ class Stays:
         lane, time = np.repeat(stay["lane"], needs), np.empty(int(needs.sum()), np.int64)
         time[begins], time[begins + needs - 1] = stay["start_ns"], stay["end_ns"]
         time[opens], time[opens + 1] = entry["start_ns"][nested], entry["end_ns"][nested]
-        same, order = lane[1:] == lane[:-1], None
+        same, order, times = lane[1:] == lane[:-1], None, time
         if ((time[1:] < time[:-1]) & same).any():  # jobs overlap on a lane: the record of a run
             order = np.lexsort((time, lane))
             time = time[order]
@@ -275,18 +304,18 @@ class Stays:
         fresh = np.concatenate(([True], ~same))
         before[fresh] = self.last[lane[fresh]]
         self.last[lane[np.concatenate((~same, [True]))]] = time[np.concatenate((~same, [True]))]
-        packets = Rows(time - before, order)
+        told = Told(Rows(time - before, order), times, *changes)
         sequence = items(self.sequences[lane])
         values = {"sequence": sequence[opens], "name": items(self.titles[entry["name"][nested]])}
         body = [*number(9, _BEGIN), *slot(10, "name", values), *number(3, self.events.categories["segment"] + 1)]
-        packets.put(opens, _packet(body, values, packets), values)
+        told.put(opens, body, values)
         ends = np.concatenate((begins + needs - 1, opens + 1))
-        packets.put(ends, _packet(number(9, _END), values, packets), {"sequence": sequence[ends]})
-        self._put_begins(packets, begins, sequence[begins], stay, jobs)
-        return packets.joined()
+        told.put(ends, number(9, _END), {"sequence": sequence[ends]})
+        self._put_begins(told, begins, sequence[begins], stay, jobs)
+        return told.packets.joined(), told.here
 
     def _put_begins(
-        self, packets: Rows, places: Ints, sequence: NDArray[Any], stay: Mapping[str, Ints], jobs: Mapping[str, Ints]
+        self, events: Told, places: Ints, sequence: NDArray[Any], stay: Mapping[str, Ints], jobs: Mapping[str, Ints]
     ) -> None:
         finish, deadline = jobs["finish_ns"], jobs["deadline_ns"]
         gang = np.array([len(self.columns.lanes(code)) > 1 for _, code in self.places])[stay["place"]]
@@ -295,29 +324,31 @@ class Stays:
         # negative varints take ten bytes, so late jobs, with negative slack, are encoded separately
         ended = np.where(finish < 0, 0, np.where(finish <= deadline, 1, 2))
         values = {"sequence": sequence, "frame": items(jobs["frame"]), "deadline_ns": items(deadline)}
-        values["slack_ns"] = items(np.where(ended == 1, deadline - finish, 0))
+        slack = _rounded(deadline - finish)
+        values["slack_ns"] = items(np.where(ended == 1, slack, 0))
         # what ran without a break for as long as its slice shows says no more
         details = ("exec_ns", "blocking_ns", "preemptions", *(("migrations",) if self.migrates else ()))
         broken = (ended == 0) | (jobs["exec_ns"] != finish - jobs["start_ns"])
         broken |= np.logical_or.reduce([jobs[name] != 0 for name in ("blocking_ns", "preemptions", "migrations")])
-        values |= {name: items(jobs[name]) for name in details}
+        values |= {name: items(_rounded(jobs[name]) if name.endswith("_ns") else jobs[name]) for name in details}
         fixed, codes = self._constants(jobs["task"], jobs["status"], stay["place"])
         for shape, rows in _alike(((flows * 3 + ended) * 2 + broken) * 2 + gang):
-            on_many, told, arrived, links = shape % 2, shape // 2 % 2, shape // 4 % 3, shape // 12
-            chosen = {name: values[name][rows] for name in ("sequence", "frame", *(details if told else ()))}
+            on_many, detailed, arrived, links = shape % 2, shape // 2 % 2, shape // 4 % 3, shape // 12
+            chosen = {name: values[name][rows] for name in ("sequence", "frame", *(details if detailed else ()))}
             if arrived == 2:
-                chosen["slack_ns"] = items((deadline - finish)[rows])
+                chosen["slack_ns"] = items(slack[rows])
             else:
-                shown = "slack_ns" if arrived else "deadline_ns"
-                chosen[shown] = values[shown][rows]
+                name = "slack_ns" if arrived else "deadline_ns"
+                chosen[name] = values[name][rows]
             chosen |= {f"flow{i}": raw(ids[first[rows] + i]) for i in range(links)}
             chosen |= {name: column[codes[rows]] for name, column in fixed.items() if on_many or name != "lanes"}
-            body = [*number(9, _BEGIN), *slot(10, "name", chosen), *slot(3, "category", chosen)]
+            body = [*number(9, _BEGIN), *slot(3, "category", chosen)]
             body += [part for name in ("status", "deadline", "lanes") for part in _argument(name, chosen, 17)]
-            # what differs from job to job is next to each other, followed by the time
-            body += [part for name in (*details, "frame") for part in _argument(name, chosen)]
-            body += [*_flows(links), *_argument("slack_ns", chosen), *_argument("deadline_ns", chosen)]
-            packets.put(places[rows], _packet(body, chosen, packets), chosen)
+            body += slot(10, "name", chosen)
+            # what differs from job to job is next to each other, followed by counters and the time
+            told = (*details, "slack_ns", "deadline_ns", "frame")
+            body += [*(part for name in told for part in _argument(name, chosen)), *_flows(links)]
+            events.put(places[rows], body, chosen)
 
     def _constants(self, task: Ints, status: Ints, place: Ints) -> tuple[Values, Ints]:
         """Return a table of the values that depend only on task, status and place, and each entry's row in it."""
@@ -335,6 +366,38 @@ class Stays:
         names = ("name", "category", "status", "deadline", "lanes")
         table = np.array(rows, np.int64).reshape(-1, len(names))
         return {name: items(table[:, at]) for at, name in enumerate(names)}, codes
+
+
+class Told:
+    """New values of counters that are told with an event of their time: whole ones; `here` says which of them are."""
+
+    def __init__(self, packets: Rows, times: Ints, tracks: Ints, at: Ints, values: Floats) -> None:
+        self.packets = packets
+        order = np.argsort(times, kind="stable")
+        place = np.minimum(np.searchsorted(times, at, sorter=order), len(times) - 1)
+        place = order[place]
+        self.here = (times[place] == at) & (values == np.floor(values))
+        rows = np.flatnonzero(self.here)
+        rows = rows[np.argsort(place[rows], kind="stable")]
+        count = np.bincount(place[rows], minlength=len(times))
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+        self.here[rows[within >= _TOLD_AT_ONCE]] = False
+        rows = rows[within < _TOLD_AT_ONCE]
+        self.count = np.minimum(count, _TOLD_AT_ONCE)
+        self.first = np.cumsum(self.count) - self.count
+        self.tracks, self.values = tracks[rows], values[rows].astype(np.int64)
+
+    def put(self, places: Ints, body: Sequence[Part], values: Values) -> None:
+        """Put track events into `packets`, each with the counters that are told with it."""
+        for many, rows in _alike(self.count[places]):
+            first = self.first[places[rows]]
+            chosen = {name: column[rows] for name, column in values.items()}
+            chosen |= {f"counter{i}": items(self.tracks[first + i]) for i in range(many)}
+            chosen |= {f"value{i}": items(self.values[first + i]) for i in range(many)}
+            tracks = [part for i in range(many) for part in slot(31, f"counter{i}", chosen)]
+            shown = [part for i in range(many) for part in slot(12, f"value{i}", chosen)]
+            packet_ = _packet([*tracks, *body, *shown], chosen, self.packets)
+            self.packets.put(places[rows], packet_, chosen)
 
 
 class GpuEvents:
@@ -428,43 +491,70 @@ class EnginePower:
 
 
 class Steps:
-    """The steps of some counters, as a sequence of their own; `most`: the greatest value of each, by name.
+    """The steps of some counters; `most`: the greatest value of each, by name.
 
-    A value is rounded to `_BITS` bits of the greatest, and counted from the one before.
+    `parts`: their steps by the number of the counter, time and value, in order of time.  A value is shown as a multiple
+    of a power of two, which is at most 2**-`_BITS` of the greatest, or one.
     """
 
-    def __init__(self, events: Events, most: Mapping[str, float]) -> None:
-        self.sequence, self.last = next(events.sequences), 0
-        self.uuids = np.array([events.numbers["counter", name] for name in most], np.int64)
-        self.quantum = np.array([2.0 ** (np.frexp(value)[1] - _BITS) for value in most.values()])
-        self.values, self._start = np.full(len(most), np.nan), started(self.sequence)
-        for name, uuid in zip(most, self.uuids.tolist(), strict=True):
-            self._start += packet(message(60, described("counter", name, uuid)), sequence=self.sequence)
+    def __init__(self, events: Events, most: Mapping[str, float], parts: Iterator[tuple[Ints, Ints, Floats]]) -> None:
+        self.sequence, self.last, self.parts, self.names = next(events.sequences), 0, parts, tuple(most)
+        self.tracks = np.array([events.numbers["counter", name] for name in most], np.int64)
+        self.scale = np.array([_BYTES if name == TRAFFIC else 1 for name in most])
+        greatest = np.frexp(np.array([*most.values()], np.float64) * self.scale)[1]
+        bits = np.array([_METERED if name in (POWER, TRAFFIC) else _BITS for name in most], np.int64)
+        self.quantum = 2.0 ** np.where(greatest > _WHOLE, np.maximum(greatest - bits, 0), greatest - bits)
+        self.multiplier = np.maximum(self.quantum, 1)
+        self.values = np.full(len(most), np.nan)
+        self.ahead = merged([(np.zeros(0, np.int64), np.zeros(0))])
 
-    def packets(self, which: Ints, at: Ints, values: Floats) -> bytes:
-        """Return the packets of the next steps, by the number of the counter, time and value, in order of time."""
-        data, self._start = self._start, b""
+    def started(self) -> bytes:
+        """Return the packets that start the sequence of those steps that are told alone."""
+        tracks = zip(self.names, self.tracks.tolist(), self.multiplier.astype(np.int64).tolist(), strict=True)
+        told = (packet(message(60, described("counter", *track)), sequence=self.sequence) for track in tracks)
+        return started(self.sequence) + b"".join(told) if self.names else b""
+
+    def before(self, upto: int) -> Iterator[tuple[Ints, Ints, Floats]]:
+        """Yield the steps before a time that change what is shown, by track, time and value, at least once."""
+        found, count = [self.ahead], len(self.ahead[1])
+        while not len(found[-1][1]) or found[-1][1][-1] < upto:
+            part = next(self.parts, None)
+            if part is None:
+                break
+            if count > _AHEAD:
+                yield self._changes(*map(np.concatenate, zip(*found, strict=True)))
+                found, count = [], 0
+            found.append(part)
+            count += len(part[1])
+        which, at, values = map(np.concatenate, zip(*found, strict=True))
+        here = int(np.searchsorted(at, upto))
+        self.ahead = which[here:], at[here:], values[here:]
+        yield self._changes(which[:here], at[:here], values[:here])
+
+    def _changes(self, which: Ints, at: Ints, values: Floats) -> tuple[Ints, Ints, Floats]:
         order = np.argsort(which, kind="stable")
         of, time = which[order], at[order]
         last = np.append((of[1:] != of[:-1]) | (time[1:] != time[:-1]), True)[: len(of)]
         order, of = order[last], of[last]
-        counted = np.round(values[order] / self.quantum[of])
-        before = np.append(np.nan, counted)[: len(of)]
+        rounded = np.round(values[order] * self.scale[of] / self.quantum[of])
+        before = np.append(np.nan, rounded)[: len(of)]
         first = np.append(True, of[1:] != of[:-1])[: len(of)]
         before[first] = self.values[of[first]]
-        self.values[of] = counted  # the last write wins
-        kept = np.flatnonzero(counted != before)
+        self.values[of] = rounded  # the last write wins
+        kept = np.flatnonzero(rounded != before)
         kept = kept[np.argsort(order[kept])]
-        if not len(kept):
-            return data
-        rows, of = order[kept], of[kept]
-        columns = {"track": items(self.uuids[of])}
-        columns["value"] = raw((counted[kept] - np.nan_to_num(before[kept])) * self.quantum[of])
-        packets = Rows(np.diff(at[rows], prepend=self.last))
-        self.last = int(at[rows[-1]])
+        return self.tracks[of[kept]], at[order[kept]], (rounded * self.quantum[of] / self.multiplier[of])[kept]
+
+    def packets(self, tracks: Ints, at: Ints, values: Floats) -> bytes:
+        """Return packets that tell some steps alone."""
+        if not len(at):
+            return b""
+        columns = {"track": items(tracks), "value": raw(values)}
+        packets = Rows(np.diff(at, prepend=self.last))
+        self.last = int(at[-1])
         body = [*number(9, _COUNTER), *slot(11, "track", columns), *fixed64(44, Slot("value", 8))]
-        packets.put(np.arange(len(rows)), _packet(body, self.sequence, packets), columns)
-        return data + packets.joined()
+        packets.put(np.arange(len(at)), _packet(body, self.sequence, packets), columns)
+        return packets.joined()
 
 
 class Flows:
@@ -548,6 +638,12 @@ def _read(record: Any, rows: slice | Ints, names: Sequence[str] = ()) -> dict[st
     return {name: np.asarray(getattr(record, name)[rows], np.int64) for name in names or type(record).__slots__}
 
 
+def _rounded(times: Ints) -> Ints:
+    """Return times with `_SIGNIFICANT` bits, rounded down."""
+    left = np.maximum(np.frexp(np.abs(times).astype(np.float64))[1].astype(np.int64) - _SIGNIFICANT, 0)
+    return times >> left << left
+
+
 def _pairs(first: Ints, second: Ints) -> tuple[list[tuple[int, int]], Ints]:
     """Return the distinct pairs of numbers, and which of them each is."""
     ones, one = encode_values(first)
@@ -610,10 +706,11 @@ def started(sequence: int, tables: Sequence[Part] = (), uuid: int = 0) -> bytes:
     return first + packet(message(6, both), flags=_NEEDS_START, sequence=sequence)
 
 
-def described(kind: str, name: str, uuid: int) -> list[Part]:
-    """Return the descriptor of a track."""
+def described(kind: str, name: str, uuid: int, multiplier: int = 1) -> list[Part]:
+    """Return the descriptor of a track; `multiplier`: what the values of a counter are multiples of."""
     own = [*number(1, uuid), *number(12, uuid)]  # sibling_order_rank
     if kind == "lane":
         return own + message(4, [*number(1, _PID), *number(2, _PID + uuid), *text(5, name)])
-    own += [*number(5, PROCESS), *text(2, name)]
-    return own + (message(8, [*number(5, 1), *text(6, unit(name))]) if kind == "counter" else [])
+    shown, of = ("bandwidth", "B/s") if name == TRAFFIC else (name, unit(name))
+    own += [*number(5, PROCESS), *text(2, shown)]
+    return own + (message(8, [*number(4, multiplier), *text(6, of)]) if kind == "counter" else [])

@@ -12,7 +12,7 @@ from socsched.bounded import read_bytes
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.json_file import JsonFile
 from socsched.errors import InputError, UsageError
-from socsched.files import write_file
+from socsched.files import replacing, write_file
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
 from socsched.text import one_line
@@ -113,9 +113,10 @@ def perfetto(folder: Path, file: Path, sources: Sources) -> None:
 
 def btf(folder: Path, file: Path, sources: Sources) -> None:
     """Write a trace in the Best Trace Format."""
-    from socsched.trace.btf import text
+    from socsched.trace.btf import parts
 
-    write_file(file, text(load_trace(folders(folder)[0])[1]))
+    with replacing(file) as target:
+        target.writelines(part.encode() for part in parts(load_trace(folders(folder)[0])[1]))
 
 
 def junit(folder: Path, file: Path, sources: Sources) -> None:

@@ -5,21 +5,30 @@ from __future__ import annotations
 import base64
 import heapq
 import io
+import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from socsched.errors import MachineError, extra
 from socsched.files import replacing
-from socsched.planning.plan import Plan
+from socsched.planning.plan import ChainResult, Plan
 from socsched.runtime.frames import FrameSource
 from socsched.runtime.input_files import POINTS
-from socsched.trace.columns import unit
+from socsched.trace.blocks import narrow
+from socsched.trace.chains import Fates
+from socsched.trace.columns import Columns, unit
+from socsched.trace.convert import instants_of
 from socsched.trace.io import ResultDocument
-from socsched.trace.metrics import frame_fates
+from socsched.trace.metrics import record_of
 from socsched.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from socsched.trace.columns import Floats, Ints
 
 Json = dict[str, Any]
 
@@ -97,8 +106,6 @@ def stamp(time_ns: int) -> Json:
 
 def cloud(time_ns: int, frame: str, points: Any) -> Json:
     """Return points float32 [N, 4] (x, y, z, intensity) as foxglove.PointCloud, exactly."""
-    import numpy as np
-
     names = ("x", "y", "z", "intensity")
     return {
         "timestamp": stamp(time_ns),
@@ -112,7 +119,6 @@ def cloud(time_ns: int, frame: str, points: Any) -> Json:
 
 def image(time_ns: int, frame: str, pixels: Any) -> Json:
     """Return an image uint8 [1, 3, H, W] as foxglove.CompressedImage (PNG, so exactly)."""
-    import numpy as np
     from PIL import Image
 
     target = io.BytesIO()
@@ -206,6 +212,8 @@ def _colour(one: Mapping[str, Any], alpha: float) -> dict[str, float]:
 Message = tuple[int, int, str, str, Mapping[str, Any]]
 """Time in ns, a number that makes the order of equal times definite, topic, schema, content."""
 _ERRORS = ("abort", "fault")
+_AT_ONCE = 4096
+"""Records that are read at once."""
 LIDAR, CAMERA = "lidar", "camera"
 """Coordinate frames of points and images."""
 
@@ -226,11 +234,12 @@ def write_mcap(
         from mcap.writer import CompressionType, Writer
     except ImportError:
         raise MachineError(f"{file}: MCAP files need the package mcap", extra("mcap")) from None
+    columns = trace.columns
     streams = (
-        *_timeline(trace),
-        *_counters(trace),
+        *_timeline(columns),
+        *_counters(columns),
         _responses(plan, trace),
-        _events(trace),
+        _events(columns),
         _detections(plan, trace, ends),
     )
     inputs = (_inputs(name, feed, trace) for name, feed in feeds.items())
@@ -279,9 +288,13 @@ def _detections(plan: Plan, trace: Trace, ends: Mapping[str, str]) -> Iterator[M
     columns = trace.columns
     jobs = columns.jobs
     finished: dict[tuple[str, int], int] = {}
-    for task, frame, finish in zip(jobs.task.tolist(), jobs.frame.tolist(), jobs.finish_ns.tolist(), strict=True):
-        if finish >= 0 and columns.tasks[task] in ends.values():
-            finished[columns.tasks[task], frame] = finish
+    for stage in ends.values() if trace.details else ():
+        number = columns.tasks.index(stage) if stage in columns.tasks else -1
+        done = np.flatnonzero((jobs.task == number) & (jobs.finish_ns >= 0))
+        finished |= {
+            (stage, frame): finish
+            for frame, finish in zip(jobs.frame[done].tolist(), jobs.finish_ns[done].tolist(), strict=True)
+        }
     rows: list[Message] = []
     for frame, details in trace.details.items():
         for key, stage in ends.items():
@@ -296,67 +309,78 @@ def _detections(plan: Plan, trace: Trace, ends: Mapping[str, str]) -> Iterator[M
     yield from sorted(rows, key=lambda row: row[:3])
 
 
-def _timeline(trace: Trace) -> Iterator[Iterator[Message]]:
+def _timeline(columns: Columns) -> Iterator[Iterator[Message]]:
     """Yield, for every lane, its changes: the stage that starts, or no stage."""
-    columns = trace.columns
     pieces = columns.slices
-    lanes: dict[tuple[int, int], list[int]] = {}
-    for row, (engine, code) in enumerate(zip(pieces.engine.tolist(), pieces.lanes.tolist(), strict=True)):
-        for lane in columns.lanes(code):
-            lanes.setdefault((engine, lane), []).append(row)
-    for (engine, lane), rows in sorted(lanes.items()):
-        yield _lane(trace, f"/engines/{columns.engines[engine]}/{lane}", rows)
+    engines, codes = narrow(pieces.engine), narrow(pieces.lanes)
+    held = {(engine, code) for engine, code in np.unique(np.stack((engines, codes), 1), axis=0).tolist()}
+    for engine, lane in sorted({(engine, lane) for engine, code in held for lane in columns.lanes(code)}):
+        those = [code for of, code in held if of == engine and lane in columns.lanes(code)]
+        rows = np.flatnonzero((engines == engine) & np.isin(codes, those))
+        rows = rows[np.argsort(pieces.start_ns[rows], kind="stable")]
+        yield _lane(columns, f"/engines/{columns.engines[engine]}/{lane}", rows)
 
 
-def _lane(trace: Trace, topic: str, rows: Sequence[int]) -> Iterator[Message]:
-    columns = trace.columns
+def _lane(columns: Columns, topic: str, rows: Ints) -> Iterator[Message]:
     pieces, jobs = columns.slices, columns.jobs
-    ordered = sorted(rows, key=lambda row: int(pieces.start_ns[row]))
-    for row, after in zip(ordered, [*ordered[1:], None], strict=True):
-        job, start, end = int(pieces.job[row]), int(pieces.start_ns[row]), int(pieces.end_ns[row])
-        stage = columns.tasks[int(jobs.task[job])]
-        yield start, row, topic, ACTIVITY, _activity(start, stage, int(jobs.frame[job]))
-        if after is None or int(pieces.start_ns[after]) > end:
-            yield end, row, topic, ACTIVITY, _activity(end, "", -1)
+    for at in range(0, len(rows), _AT_ONCE):
+        here = rows[at : at + _AT_ONCE]
+        job, end = pieces.job[here], pieces.end_ns[here].tolist()
+        starts = pieces.start_ns[rows[at : at + _AT_ONCE + 1]].tolist()
+        after = [*starts[1:], None][: len(here)]
+        told = zip(here.tolist(), jobs.task[job].tolist(), jobs.frame[job].tolist(), starts, end, after, strict=False)
+        for row, task, frame, start, stop, following in told:
+            yield start, row, topic, ACTIVITY, _activity(start, columns.tasks[task], frame)
+            if following is None or following > stop:
+                yield stop, row, topic, ACTIVITY, _activity(stop, "", -1)
 
 
 def _activity(time_ns: int, stage: str, frame: int) -> Mapping[str, Any]:
     return {"timestamp": stamp(time_ns), "stage": stage, "frame": frame}
 
 
-def _counters(trace: Trace) -> Iterator[Iterator[Message]]:
-    for name, (times, values) in sorted(trace.columns.counters.items()):
-        yield _steps(f"/counters/{name}", unit(name), times.tolist(), values.tolist())
+def _counters(columns: Columns) -> Iterator[Iterator[Message]]:
+    for name, parts in sorted(columns.steps_of(tuple(columns.counters)).items()):
+        yield _steps(f"/counters/{name}", unit(name), parts)
 
 
-def _steps(topic: str, measure: str, times: Sequence[int], values: Sequence[float]) -> Iterator[Message]:
-    for number, (time_ns, value) in enumerate(zip(times, values, strict=True)):
-        content = {"timestamp": stamp(time_ns), "value": value, "unit": measure}
-        yield time_ns, number, topic, LEVEL, content
+def _steps(topic: str, measure: str, parts: Iterable[tuple[Ints, Floats]]) -> Iterator[Message]:
+    number = itertools.count()
+    for times, values in parts:
+        for at in range(0, len(times), _AT_ONCE):
+            here = slice(at, at + _AT_ONCE)
+            for time_ns, value in zip(times[here].tolist(), values[here].tolist(), strict=True):
+                content = {"timestamp": stamp(time_ns), "value": value, "unit": measure}
+                yield time_ns, next(number), topic, LEVEL, content
 
 
 def _responses(plan: Plan, trace: Trace) -> Iterator[Message]:
     """Yield the response time of every completed frame of every chain at its end."""
-    rows: list[Message] = []
-    for chain in plan.chains:
-        fates = frame_fates(trace, plan, chain)
-        for frame in fates.completed.nonzero()[0].tolist():
-            finish = int(fates.finish_ns[frame])
-            response = finish - int(fates.release_ns[frame])
-            content = {
-                "timestamp": stamp(finish),
-                "frame": frame,
-                "response_ms": response / 1e6,
-                "deadline_ms": chain.deadline_ns / 1e6,
-                "late": response > chain.deadline_ns,
-            }
-            rows.append((finish, frame, f"/chains/{chain.name}", RESPONSE, content))
-    yield from sorted(rows, key=lambda row: row[:3])
+    record = record_of(trace, plan)
+    chains = (_responses_of(chain, record.fates(chain)) for chain in plan.chains)
+    yield from heapq.merge(*chains, key=lambda row: row[:3])
 
 
-def _events(trace: Trace) -> Iterator[Message]:
+def _responses_of(chain: ChainResult, fates: Fates) -> Iterator[Message]:
+    frames = np.flatnonzero(fates.completed)
+    for frame in frames[np.argsort(fates.finish_ns[frames], kind="stable")].tolist():
+        finish = int(fates.finish_ns[frame])
+        response = finish - int(fates.release_ns[frame])
+        content = {
+            "timestamp": stamp(finish),
+            "frame": frame,
+            "response_ms": response / 1e6,
+            "deadline_ms": chain.deadline_ns / 1e6,
+            "late": response > chain.deadline_ns,
+        }
+        yield finish, frame, f"/chains/{chain.name}", RESPONSE, content
+
+
+def _events(columns: Columns) -> Iterator[Message]:
     """Yield misses, drops, faults and other events."""
-    for number, event in enumerate(sorted(trace.instants, key=lambda event: event.time_ns)):
+    order = np.argsort(np.asarray(columns.instants.time_ns), kind="stable")
+    parts = (instants_of(columns, order[at : at + _AT_ONCE]) for at in range(0, len(order), _AT_ONCE))
+    for number, event in enumerate(itertools.chain.from_iterable(parts)):
         level = ERROR if event.kind in _ERRORS else WARNING
         frame = f", frame {event.frame}" if event.frame >= 0 else ""
         text = f"{event.kind}: {event.text}{frame}"

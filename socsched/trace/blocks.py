@@ -228,8 +228,12 @@ class Table:
         return rows
 
     def _grouped(self, number: int) -> Groups:
-        key = self.layout.key
-        groups: Groups = self.file.kept((self.name, number, ""), lambda: _groups(self._raw(number, key)))
+        def made() -> Groups:
+            begin, end = self.begins[number : number + 2].tolist()
+            known = None if number in self.late else self.file.known(self, self.layout.key)
+            return _groups(self._raw(number, self.layout.key) if known is None else known[begin:end])
+
+        groups: Groups = self.file.kept((self.name, number, ""), made)
         return groups
 
     def between(self, begin: int, end: int) -> list[int]:
@@ -335,6 +339,10 @@ class File:
         self._kept.clear()
         self._whole.clear()
 
+    def known(self, table: Table, name: str) -> NDArray[Any] | None:
+        """Return a whole column if it is kept."""
+        return self._whole.get((table.name, name))
+
     def whole(self, table: Table, name: str) -> NDArray[Any]:
         """Return a whole column, in the narrowest type."""
         key = table.name, name
@@ -385,15 +393,15 @@ class Column(NDArrayOperatorsMixin):
         rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
         if not len(rows):
             return np.zeros(0, np.int64)
-        if (self.table.name, self.name) in self.table.file._whole:
+        if self.table.file.known(self.table, self.name) is not None:
             return self.narrow()[rows].astype(np.int64)
-        begins = self.table.begins
+        begins, rows = self.table.begins, np.where(rows < 0, rows + len(self), rows)
+        if rows.min() < 0 or rows.max() >= len(self):
+            raise IndexError(f"rows 0 to {len(self) - 1} expected")
         place = np.searchsorted(begins, rows, side="right") - 1
-        numbers = np.unique(place).tolist()
+        numbers = np.flatnonzero(np.bincount(place)).tolist()
         if len(numbers) > _FEW:
             return self.narrow()[rows].astype(np.int64)
-        if numbers[0] < 0 or numbers[-1] >= len(begins) - 1:
-            raise IndexError(f"rows 0 to {len(self) - 1} expected")
         values = np.empty(len(rows), np.int64)
         for number in numbers:
             here = place == number

@@ -14,7 +14,8 @@ trace logger of 2024 and 2026 (tasks only ``resume`` and ``preempt``; the source
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +30,8 @@ from socsched.trace.trace import Job, Slice, Trace
 
 VERSION = "2.2.0"
 MOST_BYTES = 256 * 2**20
+_AT_ONCE = 8192
+"""Jobs of a long trace that are written at once."""
 _SPECIAL = re.compile(r"[,%#/\s\x00-\x1f\x7f-\x9f]|[^\x00-\x7f]")
 _SCALES = {"ps": (1, 1000), "ns": (1, 1), "us": (10**3, 1), "ms": (10**6, 1), "s": (10**9, 1)}
 """Time scale -> ns as a fraction."""
@@ -58,22 +61,53 @@ _Event = tuple[int, int, int, str]
 
 def text(trace: Trace) -> str:
     """Return a trace as BTF; names are percent-encoded where they hold a separator."""
+    return "".join(parts(trace))
+
+
+def parts(trace: Trace) -> Iterator[str]:
+    """Yield the parts of `text`."""
     lines = [f"#version {VERSION}", "#creator socsched", "#timeScale ns"]
     lines += [f"# kind {_name(trace.kind)}", f"# seed {trace.seed}", f"# duration {trace.duration_ns}"]
-    events = sorted(_events(trace), key=lambda event: event[:3])
-    return "\n".join([*lines, *(line for *_, line in events)]) + "\n"
+    yield "\n".join(lines) + "\n"
+    events = list[_Event]()
+    for jobs, slices, upto in _read_parts(trace):
+        events = sorted([*events, *_events(jobs, slices)], key=lambda event: event[:3])
+        now = bisect_left(events, upto, key=lambda event: event[0])
+        yield "".join(f"{line}\n" for *_, line in events[:now])
+        del events[:now]
+
+
+def _read_parts(trace: Trace) -> Iterator[tuple[dict[int, Job], list[Slice], int]]:
+    """Yield jobs by number, their slices, and the time before which all is known; a long trace in parts."""
+    if trace.columns.stored is None:
+        yield dict(enumerate(trace.jobs)), trace.slices, MOST_NS + 1
+        return
+    import numpy as np
+
+    from socsched.trace.convert import jobs_of, slices_of
+
+    columns, jobs = trace.columns, trace.columns.jobs
+    parts = [slice(at, min(at + _AT_ONCE, len(jobs))) for at in range(0, len(jobs), _AT_ONCE)]
+    begins = [int(jobs.activation_ns[part].min()) for part in parts]
+    later = np.minimum.accumulate([MOST_NS + 1, *begins[:0:-1]])[::-1].tolist()
+    for part, begin, upto in zip(parts, begins, later, strict=False):
+        ends = np.where(jobs.start_ns[part] < 0, -1, jobs.finish_ns[part] % (MOST_NS + 1))  # without an end: the last
+        rows = columns.slices_between(begin, int(ends.max()))
+        of = columns.slices.job[rows]
+        own = rows[(of >= part.start) & (of < part.stop)]
+        yield dict(enumerate(jobs_of(columns, part), part.start)), slices_of(columns, own), upto
 
 
 def _name(plain: str) -> str:
     return _SPECIAL.sub(lambda m: "".join(f"%{byte:02X}" for byte in m[0].encode("utf-8", "surrogatepass")), plain)
 
 
-def _events(trace: Trace) -> Iterator[_Event]:
+def _events(jobs: Mapping[int, Job], pieces: Iterable[Slice]) -> Iterator[_Event]:
     """Yield (time, order, job, line) of every job."""
     slices: dict[int, list[Slice]] = {}
-    for piece in trace.slices:
+    for piece in pieces:
         slices.setdefault(piece.job, []).append(piece)
-    for number, job in enumerate(trace.jobs):
+    for number, job in jobs.items():
         task, at = _name(job.task), job.frame
         stimulus = f"stimulus_{task}"
         note = f"deadline={job.deadline_ns}"

@@ -139,8 +139,10 @@ def _mask(lanes: tuple[int, ...], sets: Names[tuple[int, ...]]) -> int:
 def jobs_of(columns: Columns, which: Ints | list[int] | slice = slice(None)) -> list[Job]:
     """Return the jobs, or those at `which`, as records."""
     table, tasks, reads = columns.jobs, columns.tasks, columns.reads
-    frames = table.frames.tolist()
-    rows = _rows(table, ("task", *JOB_FIELDS, "status", "sampled"), which)
+    rows = [*_rows(table, ("task", *JOB_FIELDS, "status", "sampled"), which)]
+    sampled = [row[-1] for row in rows if row[-1] >= 0]
+    begin, most = min(sampled, default=0), max(map(len, reads), default=0)
+    frames = table.frames[begin : max(sampled, default=-most) + most].tolist()
     found = []
     for task, frame, activation, deadline, start, finish, exec_ns, blocking, preempted, migrated, status, at in rows:
         job = Job(
@@ -158,8 +160,8 @@ def jobs_of(columns: Columns, which: Ints | list[int] | slice = slice(None)) -> 
         )
         if at >= 0:
             names = reads[task]
-            taken = zip(names, frames[at : at + len(names)], strict=True)
-            job.sampled = {name: sampled for name, sampled in taken if sampled >= 0}
+            taken = zip(names, frames[at - begin : at - begin + len(names)], strict=True)
+            job.sampled = {name: frame for name, frame in taken if frame >= 0}
         found.append(job)
     return found
 

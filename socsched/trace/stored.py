@@ -238,11 +238,11 @@ class Stored:
         # a table of moderate size is read once for all its counters
         rows = [slice(0, len(table))] if 0 < len(table) <= _WHOLE else spans(len(table))
         for part in rows:
-            own = number[part] == counter.number
-            if own.any():
-                values = value[part][own]
+            own = np.flatnonzero(number[part] == counter.number) + part.start
+            if len(own):
+                values = value[own]
                 bits = counter.table == "counters"
-                yield time[part][own], values.view(np.float64) if bits else values.astype(np.float64)
+                yield time[own], values.view(np.float64) if bits else values.astype(np.float64)
 
     def _metered(self, power: bool) -> Iterator[tuple[Ints, Floats]]:
         """Yield the power or the traffic, which is recorded where it changes."""

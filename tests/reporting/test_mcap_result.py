@@ -22,6 +22,8 @@ from socsched.reporting import foxglove
 from socsched.reporting.foxglove import write_mcap
 from socsched.runtime.frames import Frame
 from socsched.runtime.ros_messages import CLOUD, decode
+from socsched.trace import blocks, stored
+from socsched.trace import io as trace_io
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
 
@@ -47,6 +49,21 @@ class Feed:
 
     def preload(self, frames: int) -> None:
         pass
+
+
+def test_a_long_trace_is_written_in_parts(
+    plan: Plan, trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mcap.writer")
+    figures = result(trace, plan)
+    write_mcap(plan, trace, figures, tmp_path / "whole", {}, {})
+    for module, name, value in ((blocks, "BLOCK", 7), (stored, "SMALL", 0), (foxglove, "_AT_ONCE", 3)):
+        monkeypatch.setattr(module, name, value)
+    trace_io.save(trace, tmp_path / "trace.bin")
+    long = trace_io.load(tmp_path / "trace.bin")
+    assert long.columns.stored is not None
+    write_mcap(plan, long, figures, tmp_path / "long", {}, {})
+    assert (tmp_path / "long").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
 @pytest.fixture

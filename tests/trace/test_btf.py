@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from socsched.errors import SocschedError
 from socsched.interchange.btf_pipeline import import_btf
 from socsched.sim.simulate import simulate
-from socsched.trace import btf
+from socsched.trace import blocks, btf, io, stored
 from socsched.trace.trace import Job, Trace
 from tests.sim.rich_plan import DURATION, rich_faults, rich_plan
 
@@ -64,6 +64,18 @@ def test_processes_follow_the_state_chart_of_the_specification(simulated: Trace)
             assert last in follows[event], line
         if kind == "T":
             states[target, instance] = event
+
+
+def test_a_long_trace_is_written_in_parts(simulated: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = btf.text(simulated)
+    monkeypatch.setattr(blocks, "BLOCK", 7)
+    monkeypatch.setattr(stored, "SMALL", 0)
+    monkeypatch.setattr(btf, "_AT_ONCE", 5)
+    io.save(simulated, tmp_path / "trace.bin")
+    long = io.load(tmp_path / "trace.bin")
+    assert long.columns.stored is not None
+    assert btf.text(long) == whole
+    assert len([*btf.parts(long)]) > len(simulated.jobs) // 5
 
 
 def test_names_with_separators_are_kept(tmp_path: Path) -> None:

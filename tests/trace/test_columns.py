@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from random_traces import recorded
 
 from socsched.planning.plan import Plan
+from socsched.trace import blocks, io, stored
 from socsched.trace import columns as c
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
@@ -74,3 +77,18 @@ def test_codes_become_words_when_asked_for(code: int, value: int, kind: str, tex
     columns = c.Columns((), (), (), (), ("t",), empty.jobs, empty.slices, c.InstantColumns(*one), {}, {})
     trace = Trace.from_columns("simulated", 9, 0, columns)
     assert trace.instants == [Instant(7, kind, "t", 4, text)]
+
+
+def test_a_column_that_is_read_when_asked_for_is_indexed_as_an_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK", 5)
+    monkeypatch.setattr(stored, "SMALL", 0)
+    plain = np.arange(100, 200)
+    io.save(Trace("simulated", 5, 0, [Job("t", frame, 0, 5) for frame in plain.tolist()]), tmp_path / "t")
+    column = io.load(tmp_path / "t").columns.jobs.frame
+    for rows in ([0, 99], [-1, 3], [*range(-50, 50)], plain % 2 == 0, 7, -2, slice(3, 90), slice(None, None, -1)):
+        np.testing.assert_array_equal(column[rows], plain[rows])
+    for rows in ([0, 100], [-101]):
+        with pytest.raises(IndexError):
+            column[rows]

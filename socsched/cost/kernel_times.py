@@ -31,8 +31,8 @@ from socsched.graph.operators import Operator, StageWork, tensor_bytes
 
 _T = TypeVar("_T")
 ELEMENTWISE, COPY, READ, PACK, UNPACK = "elementwise", "copy", "read", "pack", "unpack"
-QUANTISE, DEQUANTISE = "quantise", "dequantise"
-CONVOLUTIONS = ("pointwise", "conv", "transposed", "camera", "3x3 in tiles of 2", "3x3 in tiles of 4")
+QUANTISE, DEQUANTISE, QUANTISE_ROWS = "quantise", "dequantise", "quantise of rows"
+CONVOLUTIONS = ("pointwise", "pixel", "conv", "transposed", "camera", "3x3 in tiles of 2", "3x3 in tiles of 4")
 FAMILIES = {
     "depthwise": "depthwise", "conv2d_transpose": "transposed", "dense": "dense", "matmul": "matmul",
     "layer_norm": "norm", "group_norm": "norm", "softmax": "softmax", "max_pool": "pool", "avg_pool": "pool",
@@ -44,6 +44,8 @@ FAMILIES = {
 """Kind of an operator -> family of its kernels; any other is elementwise."""
 IMAGES = ("move", ELEMENTWISE)
 """Families whose kernels for images are others than those for any other tensors."""
+PAGE = 4096
+"""Distance in bytes of addresses that share a set of a core's first cache."""
 TILES = 32
 """Least number of tiles of 4 x 4 or 2 x 2 results with which a convolution multiplies less (Winograd)."""
 LEAST_ERROR, SHARED_ERROR = 0.14, 0.15
@@ -134,7 +136,7 @@ def _convolution(op: Operator) -> str:
     if attrs.get("in_channels", FEW + 1) <= FEW:
         return "camera"
     if attrs.get("kernel_h") == attrs.get("kernel_w") == 1:
-        return "pointwise"
+        return "pixel" if height == width == 1 else "pointwise"  # threads divide rows
     plain = all(attrs.get(name, 1) == 1 for name in ("stride_h", "stride_w", "dilation", "groups"))
     if plain and attrs.get("kernel_h") == attrs.get("kernel_w") == 3:
         for size in (4, 2):
@@ -288,6 +290,20 @@ class Kernel(NamedTuple):
     error: float
 
 
+def form_of(form: str, shape: Sequence[int], block: int) -> str:
+    """Return the family of the kernel that gives an image of this shape another form, by how it walks memory.
+
+    Channels are planes of rows: rows of less than two vectors are copied value by value, and channels whose planes are
+    whole pages apart drive each other out of the first cache.
+    """
+    if len(shape) != 4:
+        return form
+    if form == UNPACK:
+        return f"{form} of short rows" if shape[3] < 2 * block else form
+    paged = shape[1] >= block and 4 * shape[2] * shape[3] % PAGE == 0
+    return f"{form} of pages" if paged and form in (PACK, QUANTISE_ROWS) else form
+
+
 def _moving(table: KernelTimes, name: str, moved: float, threads: int) -> Kernel:
     """Return a kernel that reads and writes so many bytes to give them another form."""
     rates = rates_of(table, name, threads)
@@ -297,14 +313,9 @@ def _moving(table: KernelTimes, name: str, moved: float, threads: int) -> Kernel
 
 def _converted(times: KernelTimes, whole: KernelTimes, op: Operator, threads: int) -> Iterator[Kernel]:
     """Yield what converts values for the sake of an operator in fp32 among others (`graph.integers.in_kernels`)."""
-    for form, table, name, share in (
-        (DEQUANTISE, times, DEQUANTISE, 1.25),
-        (QUANTISE, whole, PACK, 1.25),  # from rows to blocks at once
-        (PACK, whole, PACK, 2.0),
-        (UNPACK, whole, UNPACK, 2.0),
-    ):
-        if size := op.attrs.get(form, 0):
-            yield _moving(table, name, share * size, threads)
+    for form, tensor in op.moves:
+        table, share = (whole, 2.0) if form in (PACK, UNPACK) else (times, 1.25)
+        yield _moving(table, form_of(form, tensor.shape, times.block), share * tensor_bytes(tensor), threads)
 
 
 def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[Kernel]:
@@ -322,10 +333,11 @@ def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[Kern
         for tensor in tensors:
             size = scale * tensor_bytes(tensor)
             if times.block > 1 and len(tensor.shape) == 4 and tensor.shape in images:
+                form = form_of(name, tensor.shape, times.block)
                 if scale > 1 and name == PACK:
-                    yield _moving(times, PACK, 1.25 * size, threads)
+                    yield _moving(times, form, 1.25 * size, threads)
                 elif tensor.shape[1] % times.block:
-                    yield _moving(times, name, 2.0 * size, threads)
+                    yield _moving(times, form, 2.0 * size, threads)
             sizes, rates, _ = _memory(times, COPY, _known(times, threads)[-1])
             touched = size * (slots.get(tensor.shape, 1.0) if name == PACK else 1.0)
             if sizes and touched > KEPT:
@@ -382,7 +394,8 @@ def _fitted(times: KernelTimes, name: str, threads: int) -> Rates:
     if not kernels:
         if name == ELEMENTWISE:
             return Rates(0.0, 1.0, 1.0, 1.0, UNKNOWN)
-        return _fitted(times, ELEMENTWISE, threads)._replace(error=UNKNOWN)
+        like, _, kind = name.partition(" of ")  # a kind of a family that no kernel is of
+        return _fitted(times, like if kind else ELEMENTWISE, threads)._replace(error=UNKNOWN)
     fewest = _known(times, 1)[0]
     if threads > fewest and (pairs := _pairs(_in_cache(times, name, fewest), kernels)):
         near = _divided(_fitted(times, name, fewest), pairs, threads / fewest)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from socsched.graph.epilogues import IN_CHAINS
 from socsched.graph.fusion import Graph, Group
-from socsched.graph.operators import Integers, Operator, tensor_bytes
+from socsched.graph.operators import Integers, Operator
 
 Scale = TypeVar("Scale")
 
@@ -19,7 +19,12 @@ CONVOLUTIONS = ("conv2d", "conv2d_transpose")
 FLOAT_KINDS = ("pillar_features", "scatter")
 """Operators whose stages stay fp32 in an int8 plan: eight bits cannot resolve centimetres in metre coordinates."""
 IN_BLOCKS = (*CONVOLUTIONS, "max_pool", "avg_pool", "global_avg_pool")
-"""Operators whose kernels in fp32 take images in blocks of channels; sums and activations take them as they lie."""
+"""Operators whose kernels in fp32 take images in blocks of channels."""
+KEPT = (
+    *("relu", "sigmoid", "tanh", "clip", "leaky_relu", "silu", "gelu", "exp", "sqrt", "hard_sigmoid", "hard_swish"),
+    *("add", "subtract", "multiply", "maximum", "minimum", "concat", "slice", "resize2d", "reduce_mean"),
+)
+"""Operators whose kernels in fp32 compute images in blocks where one of them lies so."""
 KINDS = (*CONVOLUTIONS, "max_pool", "concat", "add", "relu")
 """Operators with an int8 form."""
 _WHOLE = 16
@@ -117,8 +122,9 @@ def in_kernels(
 ) -> tuple[Operator, ...]:
     """Return the operators of a network in int8 as kernels compute them, counted in int8 and in fp32 before.
 
-    Those in fp32 state so (`floats`), and the fp32 bytes of the values that change their form for their sake: from
-    bytes (`dequantise`), to bytes (`quantise`), from rows to blocks of channels (`pack`) and back (`unpack`).
+    Those in fp32 state so (`floats`), and the values that change their form for their sake (`moves`): from bytes
+    (`dequantise`) to blocks of channels, from blocks to rows (`unpack`) and back (`pack`), from either to bytes
+    (`quantise`, `quantise of rows`).
     """
     forms: dict[str, set[str]] = {}
     """Value -> the forms in which it lies in memory."""
@@ -130,7 +136,6 @@ def in_kernels(
             forms[group.output] = {"bytes"}
             found.append(whole)
             continue
-        moves = dict.fromkeys(("dequantise", "unpack", "pack", "quantise"), 0)
         # no kernel computes them along with a convolution; general schedules fuse them among themselves
         joins = any(name in chain and graph.used_once(name) for name in group.inputs)
         if group.kind in IN_CHAINS or (group.kind == "reshape" and joins):
@@ -138,19 +143,20 @@ def in_kernels(
         attrs = {name: value for name, value in exact.attrs.items() if name != "merged"}
         attrs |= {"merged": 1} if joins and group.kind in IN_CHAINS else {}
         lying = [forms.setdefault(name, {"rows"}) for name in group.inputs]
-        blocks = group.kind in IN_BLOCKS or all("blocks" in one for one in lying)
-        for form, size in zip(lying, map(tensor_bytes, exact.inputs), strict=True):
+        near = any("blocks" in form or form == {"bytes"} for form in lying)
+        blocks = group.kind in IN_BLOCKS or (group.kind in KEPT and near)
+        blocks = blocks and graph.is_image(*group.inputs, group.output)
+        moves = []
+        for form, tensor in zip(lying, exact.inputs, strict=True):
+            wanted = "blocks" if blocks else "rows"
             if form == {"bytes"}:
-                moves["dequantise"] += size
-            if not form & {"rows", "blocks"} or (not blocks and "rows" not in form):
-                moves["unpack"] += size
-                form.add("rows")
-            if blocks and "blocks" not in form:
-                moves["pack"] += size
-                form.add("blocks")
+                moves += [("dequantise", tensor)] if blocks else [("dequantise", tensor), ("unpack", tensor)]
+            elif wanted not in form:
+                moves.append(("pack" if blocks else "unpack", tensor))
+            form.add(wanted)
         forms[group.output] = {"blocks" if blocks else "rows"}
         if group.output in read:
-            moves["quantise"] = tensor_bytes(exact.outputs[0])
-            moves["unpack"] += moves["quantise"] if blocks else 0
-        found.append(replace(exact, attrs={**attrs, "floats": 1, **moves}))
+            (result,) = exact.outputs
+            moves.append(("quantise" if blocks and result.shape[1] >= _WHOLE else "quantise of rows", result))
+        found.append(replace(exact, attrs={**attrs, "floats": 1}, moves=tuple(moves)))
     return tuple(found)

@@ -57,7 +57,8 @@ class Operator:
     engine's rules are those of the layer.  `node` names the operator of the user's file that this is, or is a part of:
     rules that list it decide on it (a Pow that is computed as a product is a power to the runtime).  `unlayered` is why
     no kernel of socsched computes an operator of a file (kind onnx), which runtimes that read ONNX may; `tensor_cores`
-    whether there is one for these all the same.
+    whether there is one for these all the same.  `moves`: tensors that get another form for its sake, with the kernel's
+    name (`graph.integers.in_kernels`).
     """
 
     name: str
@@ -75,6 +76,7 @@ class Operator:
     node: str = ""
     unlayered: str = ""
     tensor_cores: bool = False
+    moves: tuple[tuple[str, TensorType], ...] = ()
 
     @property
     def bytes(self) -> int:

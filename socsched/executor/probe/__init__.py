@@ -168,9 +168,9 @@ def with_integers(probe: HostProbe) -> HostProbe:
     turns = _Turns([cpus[-count:] for count in dict.fromkeys((1, len(cpus)))], "int8")
     turns.take()
     turns.settle()
-    first = probe.kernels[0]
-    memory = [one for one in first.kernels if one.family in (COPY, READ, PACK, UNPACK)]
-    kernels = [one for one in turns.kernels if one.family not in (COPY, READ, PACK, UNPACK)]
+    first, shared = probe.kernels[0], (COPY, READ, PACK, UNPACK)
+    memory = [one for one in first.kernels if one.family.partition(" of ")[0] in shared]
+    kernels = [one for one in turns.kernels if one.family.partition(" of ")[0] not in shared]
     table = replace(first, date=time.strftime("%Y-%m-%d"), precision="int8", kernels=(*kernels, *memory))
     return replace(probe, kernels=(*probe.kernels, table))
 

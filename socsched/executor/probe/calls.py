@@ -107,7 +107,7 @@ def first_on_a_processor() -> Iterator[None]:
 
 
 def undisturbed(wall: Array, used: Array, threads: int) -> Times:
-    """Return the times of calls from wall and processor times (ns) of [round, call]."""
+    """Return the times of calls from wall and processor times (ns) of [round, call], the latter < 0 on shared cores."""
     fine = used >= UNDISTURBED * threads * wall
     count = fine.sum(axis=0)
     few = count < FEW
@@ -115,7 +115,7 @@ def undisturbed(wall: Array, used: Array, threads: int) -> Times:
     low, high = np.nanpercentile(times, (25, 75), axis=0)
     low = np.where(few, wall.min(axis=0), low)
     spread = np.where(few, 1.0, (high - low) / low)
-    return Times(low, spread, np.where(few, 0, count), float(used.sum() / max(threads * wall.sum(), 1)))
+    return Times(low, spread, np.where(few, 0, count), float(np.abs(used).sum() / max(threads * wall.sum(), 1)))
 
 
 def program(content: Mapping[str, Any], inputs: Mapping[int, Array] | None = None, renewed: bool = False) -> Calls:
@@ -177,6 +177,11 @@ def hand_over_ns(cpus: Sequence[int]) -> float:
     if len(cpus) == 1:
         return 0.0
     return float(_own("socsched_hand_over", (0,), ()).times(cpus, HAND_OVER_S, most=100).low[0])
+
+
+def is_alone() -> bool:
+    """Return whether nothing else computes on this thread's core, as far as has been seen."""
+    return bool(_harness().socsched_is_alone())
 
 
 def copy(size: int) -> Calls:

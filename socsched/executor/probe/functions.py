@@ -20,7 +20,7 @@ import numpy as np
 from socsched.compiler.native.host_stages import NativeStages, compiled_stages
 from socsched.cost.kernel_times import CONFIDENCE, nonnegative
 from socsched.descriptor.platform import Figure, FunctionCost
-from socsched.executor.probe.calls import first_on_a_processor
+from socsched.executor.probe.calls import first_on_a_processor, is_alone
 from socsched.models.centerpoint.network import MAPS
 from socsched.models.model import Model
 from socsched.models.pointpillars.grid import KITTI, Grid
@@ -170,21 +170,23 @@ def small(height: int, width: int) -> Array:
 
 
 def median_ms(case: Case, repeats: int) -> float:
-    """Return the median processor time of a call (ms), of fewer than `repeats` calls on a busy machine."""
-    function, times, evicted = case.function(), [], np.ones(_EVICTED, np.uint8)
+    """Return the median processor time of a call (ms) on a core of its own, of fewer calls on a busy machine."""
+    function, evicted = case.function(), np.ones(_EVICTED, np.uint8)
+    times: dict[bool, list[float]] = {True: [], False: []}
     end = time.monotonic() + LONGEST_S
     with first_on_a_processor():
-        for number in range(repeats + 2):
+        for number in range(3 * repeats + 2):
             arguments = case.frames[number % len(case.frames)]
             for array in [evicted, *arguments] if case.decodes else [evicted]:
                 array.max()
-            start = time.thread_time_ns()
+            alone, start = is_alone(), time.thread_time_ns()
             function(*arguments)
+            taken = time.thread_time_ns() - start
             if number >= 2:
-                times.append((time.thread_time_ns() - start) / 1e6)
-            if len(times) >= FEWEST and time.monotonic() > end:
+                times[alone and is_alone()].append(taken / 1e6)
+            if len(times[True]) >= repeats or (number > FEWEST and time.monotonic() > end):
                 break
-    return statistics.median(times)
+    return statistics.median(times[True] or times[False])
 
 
 def rates(names: Sequence[str], measured: Sequence[Size]) -> list[float]:

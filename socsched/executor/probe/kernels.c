@@ -4,6 +4,9 @@
    slice never sleep, so that the two agree unless something else had a processor: what disturbed a call shows in the call
    itself.  Kernels follow one another as in a network, so that each finds the caches as its predecessors left them.
 
+   What shares a virtual processor's core shows in no processor time: a chain of additions before and after every slice
+   does, which then takes twice as long, as kernels do.  Calls of such a slice have negative processor times.
+
    Calls are made in slices.  Beside other programs a thread that has slept gets a processor at once and for a few
    milliseconds; one that computes all the time shares it.  So threads sleep between slices where calls are disturbed, the
    longer the more often, and a slice begins with the call before, whose data other programs have driven out of the caches.
@@ -36,6 +39,8 @@
 #define MOST_PAUSE 8000000
 #define SPINS 2000 /* turns of waiting, some 50 us, before the processor is given away */
 #define DISTURBED 97        /* per cent of their time that threads of an undisturbed slice have at least */
+#define CHAIN 6000          /* additions, some 2 us */
+#define SHARED 140          /* per cent of its least time that the chain takes at most on a core of one's own */
 
 typedef struct {
   int32_t type_index;
@@ -74,6 +79,28 @@ static int64_t now(clockid_t clock) {
   struct timespec t;
   clock_gettime(clock, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int64_t least_chain[2] = {INT32_MAX, INT32_MAX}; /* on one thread and on several, which may share cores */
+
+/* Add numbers, each time waiting for the sum before. */
+static uint64_t add(int64_t count) {
+  uint64_t value = 1;
+  for (; count > 0; count--) {
+    value += (uint64_t)count;
+    __asm__ __volatile__("" : "+r"(value));
+  }
+  return value;
+}
+
+/* Return whether nothing else computes on this thread's core, as far as has been seen. */
+int socsched_is_alone(void) {
+  const int64_t start = now(CLOCK_MONOTONIC);
+  add(CHAIN);
+  const int64_t time = now(CLOCK_MONOTONIC) - start;
+  int64_t* const least = &least_chain[threads > 1];
+  if (time < *least) *least = time;
+  return time <= *least * SHARED / 100;
 }
 
 /* Wait another turn; `turns` counts those since something was found. */
@@ -246,12 +273,7 @@ void socsched_supply(void* library) {
 /* Calls of the probe's own: a chain of additions, each of which waits for the one before; copies, reads and writes. */
 int socsched_chain(void* self, const Any* arguments, int32_t count, Any* result) {
   (void)self, (void)count, (void)result;
-  uint64_t value = 1;
-  for (int64_t i = *(const int64_t*)arguments->pointer; i > 0; i--) {
-    value += (uint64_t)i;
-    __asm__ __volatile__("" : "+r"(value));
-  }
-  return value == 0;
+  return add(*(const int64_t*)arguments->pointer) == 0;
 }
 
 static int copy_chunk(int number, Group* group, void* context) {
@@ -317,7 +339,7 @@ int socsched_copy(void* self, const Any* arguments, int32_t count, Any* result) 
 }
 
 /* Run `count` calls in order, again until `budget` ns have passed and `least` rounds are done, at most `most` rounds and
-   not beyond `limit` ns, on a thread a processor of `cpus`; where `beside` is not null, the last of them repeats that
+   not beyond `limit` ns (longer where slices were disturbed), on a thread a processor of `cpus`; where `beside` is not null, the last of them repeats that
    call meanwhile.  wall[round * count + call] and used[...] are in ns.  Return the number of whole rounds, or -1 - n where
    call n failed. */
 int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpus, int32_t cpu_count, int64_t budget,
@@ -339,9 +361,12 @@ int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpu
     pthread_getcpuclockid(helpers[i], &clocks[i]);
   }
   pin(pthread_self(), cpus[0]); /* last: helpers begin where this thread is */
-  int64_t rounds = 0, pause = 0;
+  for (int i = 0; i < 2; i++) least_chain[i] += least_chain[i] / 64; /* clocks may have become lower */
+  int64_t rounds = 0, pause = 0, slices = 0, fine = 0;
   const int64_t begin = now(CLOCK_MONOTONIC), end = begin + budget, last_end = begin + limit;
-  while (rounds < most && now(CLOCK_MONOTONIC) < (rounds < least ? last_end : end)) {
+  const int64_t later = end + (limit - budget) / 4; /* where slices were disturbed */
+  while (rounds < most &&
+         now(CLOCK_MONOTONIC) < (rounds < least ? last_end : rounds * fine < least * slices ? later : end)) {
     int64_t i = 0;
     while (i < count && now(CLOCK_MONOTONIC) < last_end) {
       if (!begin_slice(pause, last_end)) {
@@ -349,7 +374,8 @@ int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpu
         break;
       }
       call_of(&calls[(i + count - 1) % count]);
-      const int64_t had = processor_time(), start = now(CLOCK_MONOTONIC);
+      int alone = socsched_is_alone();
+      const int64_t first = i, had = processor_time(), start = now(CLOCK_MONOTONIC);
       int64_t time = start, processor = had;
       do {
         const int64_t at = rounds * count + i;
@@ -359,8 +385,14 @@ int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpu
         used[at] = (processor = processor_time()) - before_call;
         i++;
       } while (i < count && time - start < SLICE);
+      alone &= socsched_is_alone();
       end_slice();
-      if (processor - had < (time - start) * all / 100 * DISTURBED)
+      if (!alone)
+        for (int64_t at = rounds * count + first; at < rounds * count + i; at++) used[at] = -used[at];
+      alone &= processor - had >= (time - start) * all / 100 * DISTURBED;
+      slices++;
+      fine += alone;
+      if (!alone)
         pause = pause ? pause * 2 < MOST_PAUSE ? pause * 2 : MOST_PAUSE : LEAST_PAUSE;
       else
         pause = pause < LEAST_PAUSE ? 0 : pause * 9 / 10;

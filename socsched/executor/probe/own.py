@@ -18,7 +18,7 @@ from socsched.compiler.passes.link import tools
 from socsched.compiler.store import PINNED, digest, read_json, rule_sources
 from socsched.compiler.target import Build, Target, TargetSpec, target_of
 from socsched.compiler.targets.llvm.processor import vector_unit
-from socsched.cost.kernel_times import DEQUANTISE, PACK, QUANTISE, UNPACK, family, work_of
+from socsched.cost.kernel_times import DEQUANTISE, PACK, QUANTISE, QUANTISE_ROWS, UNPACK, family, form_of, work_of
 from socsched.descriptor import host
 from socsched.descriptor.kernel_times import KernelTime, alike
 from socsched.descriptor.pipeline import Stage
@@ -35,7 +35,7 @@ from socsched.models.weights import load_weights
 _ENTRY = {"kind": "llvm", "host": True}
 _SPACE = 1 << 25
 LEAST_ROUNDS = 6
-"""Rounds of a network's calls, the first of which finds cold pages, that leave enough where one or two are disturbed."""
+"""Rounds of a network's calls, the first of which finds cold pages: enough where one or two are disturbed."""
 MOVES = {"pack": PACK, "unpack": UNPACK, "map_kernel": "move", "quantise": QUANTISE, "dequantise": DEQUANTISE}
 """Kernels between layouts, which belong to no operator -> their family."""
 
@@ -163,6 +163,10 @@ def kernels_of(
         found.append(KernelTime(family(op), threads, *work, time, float(max(spread[at] for at in own)), least))
         for at in mine:
             if at not in own and (name := _stem(plan, at)):
+                image = (op.outputs if name == UNPACK else op.inputs)[0].shape
+                if name == QUANTISE and image[1] % block():
+                    name = QUANTISE_ROWS
+                name = form_of(name, image, block())
                 times_of = float(low[at]), float(spread[at]), int(fine[at])
                 found.append(KernelTime(name, threads, 0.0, _bytes(plan, at), 0.0, *times_of))
     return found

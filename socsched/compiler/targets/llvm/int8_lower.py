@@ -127,14 +127,15 @@ class _Lowering(Emitter):
         return self.images[name]
 
     def compute_exactly(self, step: Step) -> None:
-        """Let `lower` emit an operator that has no int8 form."""
-        for name in step.group.inputs:
-            if name not in self.exact.plain and name not in self.exact.images:
-                image = self.dequantised(name, self.exact.border(name))
-                if image.block == self.c:
-                    self.exact.images[name] = image
-                else:
-                    self.exact.plain[name] = self.unpacked(image, self.graph.values[name], 0)
+        """Let `lower` emit an operator that has no int8 form: in blocks where it has a rule for them."""
+        plain, images = self.exact.plain, self.exact.images
+        lacking = [name for name in dict.fromkeys(step.group.inputs) if name not in plain and name not in images]
+        for name in lacking:
+            images[name] = self.dequantised(name, self.exact.border(name))
+        taken = self.exact.rule(step.group) is not None
+        for name in lacking:
+            if not taken or images[name].block != self.c:
+                plain[name] = self.unpacked(images.pop(name), self.graph.values[name], 0)
         self.exact.emit_group(step.group)
         self.round(step.output)
 

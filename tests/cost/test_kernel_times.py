@@ -226,6 +226,7 @@ def test_an_operator_that_another_kernel_computes_along_costs_its_other_operand(
         ({"kernel_h": 3, "kernel_w": 3, "in_channels": 3}, 28, "camera"),
         ({"groups": 64, "in_channels": 64, "kernel_h": 3, "kernel_w": 3}, 28, "depthwise"),
         ({}, 28, "pointwise"),
+        ({}, 1, "pixel"),
     ],
 )
 def test_convolutions_belong_to_the_family_of_the_kernel_that_computes_them(
@@ -235,6 +236,13 @@ def test_convolutions_belong_to_the_family_of_the_kernel_that_computes_them(
     shape = TensorType((1, 64, size, size), "fp32")
     made = replace(one, outputs=(shape,), attrs={**one.attrs, "in_channels": 64, **attrs})
     assert kernel_times.family(made) == family
+
+
+def test_conversions_belong_to_the_family_of_kernels_that_walk_memory_as_they_do() -> None:
+    shapes = (1, 64, 56, 56), (1, 64, 28, 28), (1, 64, 32, 32), (1, 3, 32, 32), (1, 196, 64)
+    found = {form: [kernel_times.form_of(form, shape, 16) for shape in shapes] for form in ("pack", "unpack")}
+    assert found["pack"] == ["pack", "pack", "pack of pages", "pack", "pack"]
+    assert found["unpack"] == ["unpack", "unpack of short rows", "unpack", "unpack", "unpack"]
 
 
 @pytest.mark.parametrize(("whole", "family"), [("other_conv", "conv"), ("einsum", "products")])

@@ -43,6 +43,14 @@ def test_disturbed_samples_do_not_count_and_the_fastest_stands_in_for_too_few() 
     assert times.spread[1] == 1.0 and times.spread[0] < 0.05
 
 
+def test_calls_beside_another_program_on_a_core_do_not_count() -> None:
+    wall, used = np.full((5, 1), 100), np.array([[100], [100], [-100], [100], [-100]])
+    wall[used < 0] = 60
+    times = calls.undisturbed(wall, used, 1)
+    assert (times.low[0], times.fine[0], times.share) == (100, 3, 500 / 420)
+    assert calls.is_alone() in (True, False)
+
+
 def test_two_threads_are_undisturbed_only_if_both_had_a_processor() -> None:
     wall = np.full((4, 1), 100)
     assert calls.undisturbed(wall, np.full((4, 1), 198), 2).fine[0] == 4
@@ -220,8 +228,12 @@ def test_the_interval_of_a_decoder_reaches_frames_without_candidates() -> None:
         return {"anchors": anchors, "candidates": candidates}, 0.01 + 6e-7 * anchors + 6e-4 * candidates
 
     sizes = [taken(anchors, candidates) for anchors in (3e5, 1e5) for candidates in (100.0, 50.0, 250.0)]
-    cost = functions._cost(functions.GROWS["anchor-decode"], sizes)
-    assert cost.time_ns.value == pytest.approx(0.25e6, rel=0.01)
-    assert cost.time_ns.error == pytest.approx((1 + functions.DATA) * 0.25 / 0.19 - 1, abs=0.01)
+    for empty, least in ((0.19, 0.19), (0.01, 0.125), (0.3, 0.25)):
+        cost = functions._cost(functions.GROWS["anchor-decode"], sizes, empty)
+        assert cost.time_ns.value == pytest.approx(0.25e6, rel=0.01)
+        assert cost.time_ns.error == pytest.approx((1 + functions.DATA) * 0.25 / least - 1, abs=0.01)
     points = [({"points": n, "pillars": n / 3}, 1e-5 * n) for n in (2e4, 1e4, 3e4)]
     assert functions._cost(functions.GROWS["voxelise"], points).time_ns.error == pytest.approx(functions.DATA, abs=0.01)
+    pixels = [({"output_pixels": n}, 1e-5 * n) for n in (2e4, 1e4, 3e4)]
+    normalised = functions._cost(functions.GROWS["camera-normalise"], pixels)
+    assert normalised.time_ns.error == pytest.approx(functions.SIZED, abs=0.01)

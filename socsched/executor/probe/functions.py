@@ -8,6 +8,7 @@ time that the frames of a sensor take.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,11 +41,9 @@ GROWS = {
     "camera-decode": ("candidates",),
 }
 """Quantities by which the time of each function grows."""
-DATA = 0.25
+DATA, SIZED = 0.25, 0.14
 """Relative error that is left of a time at the size it was measured: functions depend on what the data are (scans of a
-sensor take a quarter less or more than drawn points), and on whether the stage before left them in a cache."""
-LIMITS = ("candidates",)
-"""Quantities of which a stage states the most: a frame may have none."""
+sensor take a quarter less or more than drawn points), and those of pixels on where these lie in caches only."""
 LONGEST_S, FEWEST = 0.25, 2
 """Time for a function at one size, after which `FEWEST` calls do: on a busy machine."""
 FRAMES = 6
@@ -59,11 +58,12 @@ _EVICTED = 3 << 22
 
 @dataclass(frozen=True)
 class Case:
-    """A function at one size of work with its arguments, frame by frame."""
+    """A function at one size of work with its arguments, frame by frame; `empty`: none has a candidate."""
 
     model: Model
     frames: Sequence[list[Any]]
     compiled: NativeStages
+    empty: bool = False
 
     @property
     def work(self) -> Mapping[str, float]:
@@ -84,28 +84,30 @@ class Case:
 def cases(compiled: NativeStages) -> Iterator[Case]:
     """Yield every function at its reference size first, then at others."""
 
-    def case(name: str, params: Mapping[str, Any], *frames: list[Any]) -> Case:
-        return Case(get_model(name, params), frames, compiled)
+    def case(name: str, params: Mapping[str, Any], *frames: list[Any], empty: bool = False) -> Case:
+        return Case(get_model(name, params), frames, compiled, empty)
 
     for points, pillars in ((20000, 6000), (20000, 3000), (10000, 3000), (20000, 8600)):
         size = {"points": points, "pillars": pillars}
         yield case("pointpillars.voxelise", size, *scans(points, pillars))
     near = [0, -39.68, -3, 34.56, 39.68, 1]
-    for params in ({}, {"candidates": 50}, {"range": near}):
-        yield case("pointpillars.decode", params, *shifted(anchor_maps(get_model("pointpillars.decode", params), 400)))
+    for params, active in (({}, 400), ({"candidates": 50}, 400), ({"range": near}, 400), ({}, 0)):
+        maps = anchor_maps(get_model("pointpillars.decode", params), active)
+        yield case("pointpillars.decode", params, *shifted(maps), empty=not active)
     centres = shifted(centre_maps())
     for params in ({}, {"candidates": 250}):
         yield case("centerpoint.decode", params, *centres)
+    yield case("centerpoint.decode", {}, *shifted(centre_maps(objects=0)), empty=True)
     images = np.resize(np.frombuffer(np.random.default_rng(1).bytes(_NOISE), np.uint8), FRAMES * 1080 * 1920 * 3)
     for steps in ({}, {"steps": "resize"}, {"steps": "normalise"}):
-        for height, width in ((384, 640), (192, 320), (544, 960), (224, 416), (448, 768))[: 3 if steps else None]:
+        for height, width in ((384, 640), (224, 416), (544, 960), (192, 320), (448, 768))[: 3 if steps else None]:
             shape = {**steps, "input_height": height, "input_width": width}
             resized = [[small(height, width)]] if steps.get("steps") == "normalise" else None
             frames = resized or [[image] for image in images.reshape(FRAMES, 1080, 1920, 3)]
             yield case("camera.preprocess", shape, *frames)
     camera_map = np.random.default_rng(1).normal(0, 1.5, (1, 40, 12, 20)).astype(np.float32)
-    for params in ({}, {"candidates": 50}):
-        yield case("camera.decode", params, *shifted([camera_map]))
+    for params, low in (({}, 0), ({"candidates": 50}, 0), ({}, 20)):
+        yield case("camera.decode", params, *shifted([camera_map - low]), empty=low > 0)
 
 
 def synthetic_scan(points: int = 20000, pillars: int = 6000, seed: int = 1, grid: Grid = KITTI) -> Array:
@@ -203,15 +205,19 @@ def time_functions(repeats: int = 4) -> dict[str, FunctionCost]:
     # in two turns, of which the quicker counts: what other programs do to the caches lasts longer than a few calls
     turns = [[median_ms(case, repeats) for case in known] for _ in range(2)]
     measured: dict[str, list[Size]] = {}
+    empty = dict.fromkeys(GROWS, math.inf)
     for case, *times in zip(known, *turns, strict=True):
-        measured.setdefault(case.model.device, []).append((case.work, min(times)))
-    return {device: _cost(GROWS[device], sizes) for device, sizes in measured.items()}
+        if case.empty:
+            empty[case.model.device] = min(times)
+        else:
+            measured.setdefault(case.model.device, []).append((case.work, min(times)))
+    return {device: _cost(GROWS[device], sizes, empty[device]) for device, sizes in measured.items()}
 
 
-def _cost(names: Sequence[str], sizes: Sequence[Size]) -> FunctionCost:
+def _cost(names: Sequence[str], sizes: Sequence[Size], empty: float = math.inf) -> FunctionCost:
     """Return the cost of a function at its first size.
 
-    Its error is that of the sizes measured, and reaches frames without candidates.
+    Its error is that of the sizes measured, and reaches `empty` frames (ms), or half of the time.
     """
     base, *per_item = rates(names, sizes)
     first = sizes[0][0]
@@ -220,9 +226,9 @@ def _cost(names: Sequence[str], sizes: Sequence[Size]) -> FunctionCost:
         return found[0] + sum(rate * work[name] for name, rate in zip(names, found[1:], strict=True))
 
     off = [time((base, *per_item), work) / taken - 1 for work, taken in sizes]
-    most, empty = (time((base, *per_item), work) for work in (first, {**first, **dict.fromkeys(LIMITS, 0.0)}))
-    known = DATA + CONFIDENCE * float(np.sqrt(np.mean(np.square(off))))
-    error = (1 + known) * most / max(empty, most / 2) - 1
+    known = (SIZED if "output_pixels" in names else DATA) + CONFIDENCE * float(np.sqrt(np.mean(np.square(off))))
+    most = time((base, *per_item), first)
+    error = (1 + known) * most / min(max(empty, most / 2), most) - 1
     note = "processor time on one core, median, caches cold"
     figure = partial(Figure, kind="measured", source="detect", note=note, error=round(error, 3))
     per_million = {name: figure(rate * 1e12) for name, rate in zip(names, per_item, strict=True) if rate}

@@ -41,7 +41,9 @@ from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, SSE
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
+from socsched.graph.counting import operators
 from socsched.graph.expand import fuse_network
+from socsched.graph.integers import in_kernels, integers_of
 from socsched.graph.network import Layer, Network
 from socsched.models.camera import detector_network
 from socsched.models.onnx_import import load as load_onnx
@@ -193,6 +195,29 @@ def test_operators_without_an_int8_form_are_computed_in_fp32(name: str, tmp_path
     exact, found = Observer(network, weights)(samples[0]), execute(integers, samples[0], RUNNABLE[0], weights)
     for expected, array in zip(exact, found, strict=True):
         assert np.sqrt(((array - expected) ** 2).mean()) < 0.1 * expected.std()
+
+
+@pytest.mark.parametrize("channels", [32, 40])
+def test_what_has_no_int8_form_stays_in_blocks_between_kernels_that_take_them(channels: int) -> None:
+    one, deep = {"stride": 1, "padding": 0}, {"stride": 1, "padding": 1, "groups": channels}
+    layers = (
+        Layer("a", "conv2d", ("x",), {"weight": "a.weight", "bias": "a.bias"}, one),
+        Layer("d", "conv2d", ("a",), {"weight": "d.weight", "bias": "d.bias"}, deep),
+        Layer("s", "sigmoid", ("d",)),
+        Layer("b", "conv2d", ("s",), {"weight": "b.weight", "bias": "b.bias"}, one),
+        Layer("r", "relu", ("b",)),
+    )
+    params = {f"{name}.bias": (channels,) for name in "adb"} | {"d.weight": (channels, 1, 3, 3)}
+    params |= {f"{name}.weight": (channels, channels, 1, 1) for name in "ab"}
+    network = Network("net", {"x": image(channels, 9, 11)}, layers, ("r",), params)
+    integers = prepared(network)
+    lowered = lower_int8(integers, weights_of(network), *PATHS["lanes16"])
+    kernels = {one.name_hint.rstrip("0123456789") for one in lowered.module.get_global_vars()}
+    assert {"dequantise", "depthwise", "quantise"} <= kernels and "pack" not in kernels
+    graph = fuse_network(network)
+    counted = operators(graph, "int8"), operators(graph, "fp32")
+    moves = [name for one in in_kernels(graph, integers_of(graph, None, ()), *counted) for name, _ in one.moves]
+    assert moves == ["dequantise", "quantise"]
 
 
 def test_a_sum_of_much_smaller_range_than_what_is_added() -> None:

@@ -111,7 +111,7 @@ class Stream:
         self.notes: list[Ints] = []
         self.waiting: dict[str, Ints] = {}
         self.jobs = 0
-        self.depths: dict[int, tuple[int, int]] = {}
+        self.depths = np.full(len(lowered.plan.tasks), -1)
 
     def take(self, logs: Mapping[str, Ints], last: bool) -> None:
         """Write rows by log in blocks; `last`: all that are left."""
@@ -198,10 +198,7 @@ class Stream:
 
     def _depths(self, rows: Ints) -> None:
         self.stored.tables["queues"].append(dict(zip(("time_ns", "counter", "value"), rows.T, strict=True)))
-        for task in np.unique(rows[:, 1]).tolist():
-            own = rows[rows[:, 1] == task, 2]
-            least, most = self.depths.get(task, (0, 0))
-            self.depths[task] = min(least, int(own.min())), max(most, int(own.max()))
+        np.maximum.at(self.depths, rows[:, 1], rows[:, 2])
 
     def columns(self, fields: Mapping[str, Any], marks: Ints, slow: Steps, foreign: Steps) -> Columns:
         """Return the columns once everything was taken."""
@@ -211,8 +208,8 @@ class Stream:
         stored.meter = Meter(numbers["static_power"], numbers["scale"], numbers["energy_per_byte"])
         stored.counters = {name: Counter("meters", 0, None, 0.0, 1.0) for name in (POWER, TRAFFIC)}
         stored.add_counters(slow)
-        queues = {_queue(self.lowered, task): (task, *ends) for task, ends in self.depths.items()}
-        stored.counters |= {name: Counter("queues", task, 0.0, *ends) for name, (task, *ends) in sorted(queues.items())}
+        queues = sorted((_queue(self.lowered, task), task) for task in np.flatnonzero(self.depths >= 0).tolist())
+        stored.counters |= {name: Counter("queues", task, 0.0, 0, int(self.depths[task])) for name, task in queues}
         stored.add_counters(foreign)
         stored.finish()
         return stored.columns({**fields, "lane_sets": tuple(self.lanes.known)})

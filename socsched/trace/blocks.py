@@ -136,7 +136,7 @@ class Table:
     def _write(self, columns: Mapping[str, Ints]) -> None:
         layout, rows = self.layout, len(columns[self.layout.columns[0]])
         self._bound(columns)
-        groups = _groups(columns[layout.key]) if layout.key else None
+        groups = groups_of(columns[layout.key]) if layout.key else None
         placed: dict[str, Ints] = {}
         parts = [self._packed(name, columns, groups, placed) for name in layout.columns]
         data = b"".join([struct.pack(f"<{len(parts)}I", *map(len, parts)), *parts])
@@ -231,7 +231,7 @@ class Table:
         def made() -> Groups:
             begin, end = self.begins[number : number + 2].tolist()
             known = None if number in self.late else self.file.known(self, self.layout.key)
-            return _groups(self._raw(number, self.layout.key) if known is None else known[begin:end])
+            return groups_of(self._raw(number, self.layout.key) if known is None else known[begin:end])
 
         groups: Groups = self.file.kept((self.name, number, ""), made)
         return groups
@@ -457,10 +457,11 @@ def spans(count: int) -> Iterator[slice]:
 
 
 Groups = tuple["NDArray[Any]", "NDArray[Any]"]
-"""The order of a block's rows by key, and where each group of equal keys begins in it."""
+"""What `groups_of` returns."""
 
 
-def _groups(key: Ints) -> Groups:
+def groups_of(key: Ints) -> Groups:
+    """Return the order of rows by key, and where each group of equal keys begins in it."""
     small = len(key) and int(key.min()) >= 0 and int(key.max()) < 1 << 16
     order = np.argsort(key.astype(np.uint16) if small else key, kind="stable")
     ordered = key[order]

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from socsched.descriptor.limits import MOST_NS
-from socsched.trace.blocks import BLOCK, Clock, File, Layout, Table, spans
+from socsched.trace.blocks import BLOCK, Clock, File, Layout, Table, groups_of, spans
 from socsched.trace.columns import MAGIC, Columns, InstantColumns, JobColumns, SliceColumns
 
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ def _released(stored: Stored, column: Callable[[str], Ints], _: tuple[int, int])
     """Return when the frames of jobs were released, where that is on record by their activation, else the latter."""
     frames, activation, tasks = column("frame"), column("activation_ns"), column("task")
     times: Ints = activation.copy()
-    for task in np.unique(tasks).tolist():
+    order, begins = groups_of(tasks)
+    for own in np.split(order, begins[1:]):
+        task = int(tasks[own[0]])
         release = stored.releases(stored.origins[task]) if 0 <= task < len(stored.origins) else activation[:0]
-        rows = np.flatnonzero((tasks == task) & (frames >= 0) & (frames < len(release)))
+        rows = own[(frames[own] >= 0) & (frames[own] < len(release))]
         at = release[frames[rows]]
         times[rows] = np.where(at <= activation[rows], at, activation[rows])
     return times

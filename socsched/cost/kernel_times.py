@@ -272,7 +272,11 @@ def _priced(
     kernels, durations = [], []
     for op in computed:
         table = tables.get("fp32", times) if op.attrs.get("floats") else times
-        own = [Kernel(table, family(op), *kernel_time(table, op, threads)), *_converted(times, table, op, threads)]
+        own = [Kernel(table, family(op), *kernel_time(table, op, threads))]
+        for form, tensor in op.moves:  # for its sake, in fp32 among others (`graph.integers.in_kernels`)
+            moving, share = (table, 2.0) if form in (PACK, UNPACK) else (times, 1.25)
+            kind = form_of(form, tensor.shape, times.block)
+            own.append(_moving(moving, kind, share * tensor_bytes(tensor), threads))
         durations.append(sum(one.time for one in own))
         kernels += own
     borders = list(_borders(times, work, threads))
@@ -309,13 +313,6 @@ def _moving(table: KernelTimes, name: str, moved: float, threads: int) -> Kernel
     rates = rates_of(table, name, threads)
     longer = beyond_cache(table, moved, 0.0, _known(table, threads)[-1])
     return Kernel(table, name, rates.time(0.0, moved, 0.0) + longer, rates.error)
-
-
-def _converted(times: KernelTimes, whole: KernelTimes, op: Operator, threads: int) -> Iterator[Kernel]:
-    """Yield what converts values for the sake of an operator in fp32 among others (`graph.integers.in_kernels`)."""
-    for form, tensor in op.moves:
-        table, share = (whole, 2.0) if form in (PACK, UNPACK) else (times, 1.25)
-        yield _moving(table, form_of(form, tensor.shape, times.block), share * tensor_bytes(tensor), threads)
 
 
 def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[Kernel]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 APART = 1.6
@@ -54,18 +54,23 @@ class KernelTimes:
         Processors that are nearer and yet take longer share a core.  What runs virtual processors moves them to two as
         soon as both compute: like a call beside another program, a time from before that does not count.
         """
-        ways: list[list[KernelTime]] = []
-        for one in sorted((one for one in self.kernels if one.handover), key=lambda one: one.handover):
-            if not ways or not alike(one.handover, ways[-1][0].handover):
-                ways.append([])
-            ways[-1].append(one)
-        while len(ways) > 1 and _total(ways[0], ways[1]) > _total(ways[1], ways[0]):
-            ways = ways[1:]
-        if not ways:
+        found = list(ways(one for one in self.kernels if one.handover))
+        while len(found) > 1 and _total(found[0], found[1]) > _total(found[1], found[0]):
+            found = found[1:]
+        if not found:
             return self
-        near, far = ways[0], [one for way in ways[1:] for one in way]
+        near, far = found[0], [one for way in found[1:] for one in way]
         alone = (one for one in self.kernels if not one.handover)
         return replace(self, kernels=(*alone, *_whole(near, far)), elsewhere=tuple(_whole(far, near)) if far else ())
+
+
+def ways(kernels: Iterable[KernelTime]) -> Iterator[list[KernelTime]]:
+    """Yield those that were timed while processors lay alike to each other, the nearest first."""
+    left = sorted(kernels, key=lambda one: one.handover)
+    while left:
+        some = [one for one in left if alike(one.handover, left[0].handover)]
+        yield some
+        left = left[len(some) :]
 
 
 def alike(one: float, other: float) -> bool:

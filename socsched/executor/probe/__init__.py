@@ -26,7 +26,7 @@ from socsched.compiler.store import digest
 from socsched.cost.kernel_times import COPY, PACK, READ, UNPACK
 from socsched.descriptor import host, host_probe
 from socsched.descriptor.host_probe import Conditions, HostProbe
-from socsched.descriptor.kernel_times import KernelTime, KernelTimes, alike
+from socsched.descriptor.kernel_times import KernelTime, KernelTimes, alike, ways
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import ONNXRUNTIME, OWN
 from socsched.errors import MachineError
@@ -193,7 +193,7 @@ class _Turns:
     def kernels(self) -> list[KernelTime]:
         """Return the time of every kernel, for each way in which the processors lay."""
         found = []
-        for turns in (some for known in self._turns.values() for some in _alike(known)):
+        for turns in (some for known in self._turns.values() for some in ways(known)):
             fine = sorted([one for one in turns if one.calls] or turns, key=lambda one: one.time_ns)
             one = fine[0] if fine[0].threads == 1 else fine[(len(fine) - 1) // 2]
             shows = one.threads > 1 or not self.steady  # a machine that does not settle does so to plans' jobs too
@@ -227,15 +227,6 @@ class _Turns:
             took = time.monotonic() - start
             if self.steady:
                 return
-
-
-def _alike(turns: Sequence[KernelTime]) -> Iterator[list[KernelTime]]:
-    """Yield the times of a kernel while the processors lay alike to each other."""
-    left = sorted(turns, key=lambda one: one.handover)
-    while left:
-        some = [one for one in left if alike(one.handover, left[0].handover)]
-        yield some
-        left = left[len(some) :]
 
 
 def _memory() -> Iterator[tuple[str, calls.Calls, float]]:

@@ -41,8 +41,6 @@ _BITS, _METERED, _WHOLE = 16, 7, 10
 change to a new value at nearly every event; and those from which on values are whole numbers."""
 _SIGNIFICANT = 11
 """Bits of what is told of a job's times, rounded down: exact below 2 µs, else to 2**-10."""
-_AHEAD = 1 << 19
-"""Steps of a counter that are held until slices of their times are written."""
 _TOLD_AT_ONCE = 8
 """Most counters of an event that Perfetto reads."""
 _BYTES = 10**9
@@ -196,11 +194,7 @@ class Events:
             upto = 1 << 62 if after is None else int(slices.start_ns[after.start])
             if powers:
                 derived.ahead = merged([step for power in powers for step in power.steps(piece, upto)])
-            changes = []
-            for steps in counters:
-                *early, last = steps.before(upto)
-                yield from (steps.packets(*rows) for rows in early)
-                changes.append(last)
+            changes = [steps.before(upto) for steps in counters]
             data, told = stays.packets(piece, after is None, *map(np.concatenate, zip(*changes, strict=True)))
             yield data
             ends = np.cumsum([len(at) for _, at, _ in changes])
@@ -514,24 +508,18 @@ class Steps:
         told = (packet(message(60, described("counter", *track)), sequence=self.sequence) for track in tracks)
         return started(self.sequence) + b"".join(told) if self.names else b""
 
-    def before(self, upto: int) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Yield the steps before a time that change what is shown, by track, time and value, at least once."""
-        found, count = [self.ahead], len(self.ahead[1])
+    def before(self, upto: int) -> tuple[Ints, Ints, Floats]:
+        """Return the next steps before a time that change what is shown, by track, time and value."""
+        found = [self.ahead]
         while not len(found[-1][1]) or found[-1][1][-1] < upto:
             part = next(self.parts, None)
             if part is None:
                 break
-            if count > _AHEAD:
-                yield self._changes(*map(np.concatenate, zip(*found, strict=True)))
-                found, count = [], 0
             found.append(part)
-            count += len(part[1])
         which, at, values = map(np.concatenate, zip(*found, strict=True))
         here = int(np.searchsorted(at, upto))
         self.ahead = which[here:], at[here:], values[here:]
-        yield self._changes(which[:here], at[:here], values[:here])
-
-    def _changes(self, which: Ints, at: Ints, values: Floats) -> tuple[Ints, Ints, Floats]:
+        which, at, values = which[:here], at[:here], values[:here]
         order = np.argsort(which, kind="stable")
         of, time = which[order], at[order]
         last = np.append((of[1:] != of[:-1]) | (time[1:] != time[:-1]), True)[: len(of)]

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from perfetto_example import example
 from random_traces import recorded
+from reference_totals import bin_of, bins_of, histogram, totals
 
 from socsched.planning.plan import Plan
 from socsched.trace import metrics, summary
-from socsched.trace.summary import BINS, EXACT, Histogram, bin_of, bins_of, highest
+from socsched.trace.summary import BINS, EXACT, highest
 from socsched.trace.trace import Trace
 
 LARGEST = (1 << 63) - 1
@@ -58,7 +59,7 @@ def test_arrays_are_binned_as_numbers_are(values: list[int]) -> None:
 @given(st.lists(VALUES, max_size=80), st.lists(VALUES, max_size=80))
 def test_a_histogram_sums_up(left: list[int], right: list[int]) -> None:
     values = left + right
-    seen = Histogram.of(np.array(left, np.int64)) + Histogram.of(np.array(right, np.int64))
+    seen = histogram(np.array(left, np.int64)) + histogram(np.array(right, np.int64))
     assert (seen.count, seen.total, seen.counts.sum()) == (len(values), sum(values), len(values))
     assert (seen.least, seen.most) == (min(values, default=0), max(values, default=0))
     exact = metrics._summary(values, metrics.RESPONSE)
@@ -76,7 +77,7 @@ def near(found: Any, exact: Any) -> None:
 
 
 def close(trace: Trace, made: Plan) -> None:
-    exact, found = metrics.result(trace, made), summary.result(summary.totals(trace, made), made)
+    exact, found = metrics.result(trace, made), summary.result(totals(trace, made), made)
     assert found.pop("resolution") == "2^-10"
     rest = copy.deepcopy((exact, found))
     for figures in rest:
@@ -115,6 +116,6 @@ def test_totals_of_random_traces(drawn: tuple[Plan, Trace]) -> None:
         metrics.result(trace, made)
     except IndexError:
         with pytest.raises(IndexError):
-            summary.totals(trace, made)
+            totals(trace, made)
         return
     close(trace, made)

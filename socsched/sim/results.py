@@ -36,7 +36,7 @@ class KernelResult:
         return np.asarray(self.found[name][which], object if which == 1 else np.int64)
 
     def bins_of(self, name: str, index: int) -> Ints:
-        """Return the counts per bin of one histogram (`kernel.stores.bin_of`), up to the last nonzero one."""
+        """Return the counts per bin of one histogram (`trace.summary.bin_of`), up to the last nonzero one."""
         pages, bins = self.found[name][0]
         own = pages[_PAGES * index : _PAGES * (index + 1)]
         counts = [np.asarray(bins[at : at + _PAGE]) if at >= 0 else np.zeros(_PAGE, np.int64) for at in own]

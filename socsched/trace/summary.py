@@ -41,6 +41,14 @@ BINS = EXACT + (63 - 11) * 1024
 """Number of bins that cover every non-negative int64."""
 
 
+def bin_of(value: int) -> int:
+    """Return the bin of a value of 0 or more."""
+    if value < EXACT:
+        return value
+    e = value.bit_length() - 11
+    return EXACT + (e - 1) * 1024 + ((value >> e) - 1024)
+
+
 def highest(number: int) -> int:
     """Return the largest value in a bin."""
     if number < EXACT:

@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from socsched.trace.columns import Ints
 
 
-def bin_of(value: int) -> int:
-    """Return the bin of a value of 0 or more."""
-    if value < EXACT:
-        return value
-    e = value.bit_length() - 11
-    return EXACT + (e - 1) * 1024 + ((value >> e) - 1024)
-
-
 def bins_of(values: Ints) -> Ints:
     """Return the bins of values of 0 or more."""
     # below 2**52 a float64 is exact, and so is the exponent it shows

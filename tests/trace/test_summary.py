@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from perfetto_example import example
 from random_traces import recorded
-from reference_totals import bin_of, bins_of, histogram, totals
+from reference_totals import bins_of, histogram, totals
 
 from socsched.planning.plan import Plan
 from socsched.trace import metrics, summary
-from socsched.trace.summary import BINS, EXACT, highest
+from socsched.trace.summary import BINS, EXACT, bin_of, highest
 from socsched.trace.trace import Trace
 
 LARGEST = (1 << 63) - 1

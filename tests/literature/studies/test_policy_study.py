@@ -13,7 +13,7 @@ from socsched.cli.root import run as command_line
 from socsched.errors import UsageError
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
-from socsched.trace.summary import Histogram
+from socsched.trace.summary import Histogram, bin_of
 from socsched_literature.studies import policies
 from socsched_literature.studies.saved import save_study
 from tests.sim.builders import MS, chain, engine, plan, sensor, task
@@ -31,7 +31,8 @@ def test_turnaround_and_throughput_of_two_programs() -> None:
 
 
 def test_agreements_count_jobs_within_a_multiple_of_the_time_alone() -> None:
-    seen = Histogram.of(np.array([100, 200, 400, 401], np.int64))
+    values = [100, 200, 400, 401]
+    seen = Histogram(np.bincount([*map(bin_of, values)]), len(values), sum(values), min(values), max(values))
     assert [policies.satisfaction(seen, 100, m) for m in (1, 2, 4, 5)] == [0.25, 0.5, 0.75, 1.0]
     assert policies.satisfaction(Histogram(), 100, 4) == 1.0
 

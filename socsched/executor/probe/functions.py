@@ -177,7 +177,7 @@ def median_ms(case: Case, repeats: int) -> float:
     times: dict[bool, list[float]] = {True: [], False: []}
     end = time.monotonic() + LONGEST_S
     with first_on_a_processor():
-        for number in range(3 * repeats + 2):
+        for number in range(2 * repeats + 2):
             arguments = case.frames[number % len(case.frames)]
             for array in [evicted, *arguments] if case.decodes else [evicted]:
                 array.max()

@@ -389,10 +389,10 @@ int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpu
       end_slice();
       if (!alone)
         for (int64_t at = rounds * count + first; at < rounds * count + i; at++) used[at] = -used[at];
-      alone &= processor - had >= (time - start) * all / 100 * DISTURBED;
+      const int lacked = processor - had < (time - start) * all / 100 * DISTURBED;
       slices++;
-      fine += alone;
-      if (!alone)
+      fine += alone && !lacked;
+      if (lacked) /* no pause changes who shares a core */
         pause = pause ? pause * 2 < MOST_PAUSE ? pause * 2 : MOST_PAUSE : LEAST_PAUSE;
       else
         pause = pause < LEAST_PAUSE ? 0 : pause * 9 / 10;

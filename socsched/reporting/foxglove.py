@@ -313,7 +313,7 @@ def _timeline(columns: Columns) -> Iterator[Iterator[Message]]:
     """Yield, for every lane, its changes: the stage that starts, or no stage."""
     pieces = columns.slices
     engines, codes = narrow(pieces.engine), narrow(pieces.lanes)
-    held = {(engine, code) for engine, code in np.unique(np.stack((engines, codes), 1), axis=0).tolist()}
+    held = np.unique(np.stack((engines, codes), 1), axis=0).tolist()
     for engine, lane in sorted({(engine, lane) for engine, code in held for lane in columns.lanes(code)}):
         those = [code for of, code in held if of == engine and lane in columns.lanes(code)]
         rows = np.flatnonzero((engines == engine) & np.isin(codes, those))
@@ -330,13 +330,10 @@ def _lane(columns: Columns, topic: str, rows: Ints) -> Iterator[Message]:
         after = [*starts[1:], None][: len(here)]
         told = zip(here.tolist(), jobs.task[job].tolist(), jobs.frame[job].tolist(), starts, end, after, strict=False)
         for row, task, frame, start, stop, following in told:
-            yield start, row, topic, ACTIVITY, _activity(start, columns.tasks[task], frame)
+            stage = columns.tasks[task]
+            yield start, row, topic, ACTIVITY, {"timestamp": stamp(start), "stage": stage, "frame": frame}
             if following is None or following > stop:
-                yield stop, row, topic, ACTIVITY, _activity(stop, "", -1)
-
-
-def _activity(time_ns: int, stage: str, frame: int) -> Mapping[str, Any]:
-    return {"timestamp": stamp(time_ns), "stage": stage, "frame": frame}
+                yield stop, row, topic, ACTIVITY, {"timestamp": stamp(stop), "stage": "", "frame": -1}
 
 
 def _counters(columns: Columns) -> Iterator[Iterator[Message]]:

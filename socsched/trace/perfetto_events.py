@@ -165,14 +165,8 @@ class Events:
 
     def _home(self, subject: str) -> int:
         """Return the track an instant belongs on."""
-        task = self.tasks.get(subject)
-        if task is not None:
-            track = ("lane", f"{task.engine}.{task.lanes[0]}")
-        elif any(engine.id == subject for engine in self.plan.engines):
-            track = ("lane", f"{subject}.0")
-        else:
-            track = ("source", subject)
-        return self.numbers.get(track, PROCESS)
+        task, source = self.tasks.get(subject), self.numbers.get(("source", subject), PROCESS)
+        return self.numbers.get(("lane", f"{task.engine}.{task.lanes[0]}" if task else f"{subject}.0"), source)
 
     def _slices(self, powers: Sequence[EnginePower]) -> Iterator[bytes]:
         """Yield what lanes did, and counters, in parts: slices of a long trace are in the order in which they began."""

@@ -16,7 +16,7 @@ from socsched.planning.clock import FEW, THOROUGH, count
 from socsched.planning.deployment import CAPACITY, Deployment, capacity, deploy, footprint, outlined, placed
 from socsched.planning.execution import slowest_lane
 from socsched.planning.plan import Task, Violation
-from socsched.planning.scores import Flat, Responses
+from socsched.planning.scores import SECOND, Flat, Responses
 from socsched.planning.workload import Unconnectable, Workload
 from socsched.schedulability.chains import path_terms
 
@@ -40,7 +40,6 @@ def better_precisions(stage: Stage, chosen: Cost, options: Iterable[Cost]) -> li
     return sorted(found, key=lambda cost: cost.time_ns)
 
 
-_SECOND = 10**9
 Terms = tuple[tuple[str, int], ...]
 
 
@@ -74,9 +73,9 @@ class Balance:
 def balance(deployment: Deployment) -> Balance:
     """Return the mean power and traffic of a deployment, and the memory it needs."""
     model, tasks = deployment.workload.model, deployment.tasks
-    traffic = tuple((task.name, task.bytes * _SECOND // task.period_ns) for task in tasks if task.bytes)
+    traffic = tuple((task.name, task.bytes * SECOND // task.period_ns) for task in tasks if task.bytes)
     traffic += tuple(
-        (s.name, s.bytes_per_frame * _SECOND // s.period_ns) for s in deployment.workload.sensors() if s.bytes_per_frame
+        (s.name, s.bytes_per_frame * SECOND // s.period_ns) for s in deployment.workload.sensors() if s.bytes_per_frame
     )
     engines = {engine.id: engine for engine in deployment.workload.engines()}
     used = dict.fromkeys(engines, 0.0)
@@ -84,16 +83,18 @@ def balance(deployment: Deployment) -> Balance:
         engine = engines[task.engine]
         busy_ns = task.cost_ns * 1024 / slowest_lane(task, engine.capacities)
         used[task.engine] += busy_ns / task.period_ns * len(task.lanes) / engine.lanes
-    limits, mode_cap = deployment.workload.limits, model.mode.cap_mw
+    power = power_terms(model.platform, model.mode, used, sum(value for _, value in traffic))
+    power_cap, traffic_cap, memory_cap = _caps(deployment.workload)
+    return Balance(power, power_cap, traffic, traffic_cap, footprint(deployment), memory_cap)
+
+
+def _caps(workload: Workload) -> tuple[int | None, int, int]:
+    """Return the most power (mW), DRAM traffic (bytes/s) and memory (bytes) that a plan may take."""
+    limits, model = workload.limits, workload.model
+    mode_cap = model.mode.cap_mw
     caps = [cap for cap in (round(mode_cap.value) if mode_cap else None, limits.power_mw) if cap is not None]
-    return Balance(
-        power=power_terms(model.platform, model.mode, used, sum(value for _, value in traffic)),
-        power_cap=min(caps, default=None),
-        traffic=traffic,
-        traffic_cap=min(round(model.dram), limits.bytes_per_s or round(model.dram)),
-        memory=footprint(deployment),
-        memory_cap=capacity(model.platform),
-    )
+    dram = round(model.dram)
+    return min(caps, default=None), min(dram, limits.bytes_per_s or dram), capacity(model.platform)
 
 
 def violations(deployment: Deployment, assessment: Assessment, sums: Balance) -> list[Violation]:
@@ -111,8 +112,11 @@ def _without_analysis(deployment: Deployment, sums: Balance) -> list[Violation]:
     found = _over("mean power", sums.power, sums.power_cap, "mW") if sums.power_cap is not None else []
     found += _over("DRAM traffic", sums.traffic, sums.traffic_cap, "B/s")
     found += _over(CAPACITY, sums.memory, sums.memory_cap, "B")
-    found += _accuracy(deployment)
-    return found + _residents(deployment)
+    return found + _by_choice(deployment)
+
+
+def _by_choice(deployment: Deployment) -> list[Violation]:
+    return [*_accuracy(deployment), *_residents(deployment)]
 
 
 def _over(requirement: str, terms: Terms, bound: int, unit: str) -> list[Violation]:
@@ -130,12 +134,12 @@ def _lanes(deployment: Deployment, tasks: Sequence[Task]) -> list[Violation]:
     for engine in deployment.workload.engines():
         for lane in range(engine.lanes):
             terms = tuple(
-                (task.name, -(-task.wcet_ns * _SECOND // task.period_ns))
+                (task.name, -(-task.wcet_ns * SECOND // task.period_ns))
                 for task in tasks
                 if task.engine == engine.id and lane in task.lanes
             )
             name = f"utilisation of {engine.id}" + (f" lane {lane}" if engine.lanes > 1 else "")
-            for violation in _over(name, terms, _SECOND, "ns/s"):
+            for violation in _over(name, terms, SECOND, "ns/s"):
                 found.setdefault((engine.id, terms), violation)
     return list(found.values())
 
@@ -180,8 +184,8 @@ def _residents(deployment: Deployment) -> list[Violation]:
     found = []
     for engine in deployment.workload.model.platform.engines:
         limit = engine.operators.max_jobs
-        jobs = tuple((task.name, 1) for task in deployment.tasks if task.engine == engine.id)
         if limit:
+            jobs = tuple((task.name, 1) for task in deployment.tasks if task.engine == engine.id)
             found += _over(f"resident jobs on {engine.id}", jobs, limit, "jobs")
     return found
 
@@ -375,16 +379,18 @@ def quick_score(
     known = {} if known is None else known
     workload, tasks = deployment.workload, deployment.tasks
     workload.flat = workload.flat or Flat(workload)
-    found = workload.flat.responses(tasks, hopeless)
+    found = workload.flat.responses(deployment, hopeless)
     if found is None:
         return None
     over, lost, shares = _overruns(found, tasks)
     if found.overloaded and not over:
         return None  # the interval has to be known
-    sums = balance(deployment)
-    over += [violation.gap / max(violation.bound, 1) for violation in _without_analysis(deployment, sums)]
+    sums = workload.flat.sums(deployment)
+    exceeded = any(cap is not None and value > cap for value, cap in zip(sums, _caps(workload), strict=True))
+    unmet = _without_analysis(deployment, balance(deployment)) if exceeded else _by_choice(deployment)
+    over += [violation.gap / max(violation.bound, 1) for violation in unmet]
     values: dict[str, Callable[[], float]] = {
-        "energy": lambda: float(sums.power_mw),
+        "energy": lambda: float(sums[0]),
         "throughput": lambda: max(utilisations(tasks).values(), default=0.0),
         "slack": lambda: max(shares, default=0.0),
     }

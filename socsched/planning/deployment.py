@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from socsched.cost.conversion import crossing_ns
 from socsched.cost.cost import Cost
+from socsched.deadline import check
 from socsched.errors import CompileError
 from socsched.graph.operators import DTYPE_BYTES, tensor_bytes
 from socsched.graph.taskgraph import TaskGraph
@@ -61,20 +61,29 @@ def footprint(deployment: Deployment) -> tuple[tuple[str, int], ...]:
     for name, cost in deployment.mapping.items():
         weights, activations = stage_bytes(workload, cost)
         terms += [(WEIGHTS + name, weights), (f"activations of {name}", activations)]
-    frames: dict[str, int] = {}
+    frames = frames_kept(deployment.tasks)
     for task in deployment.tasks:
-        for producer in task.after:  # the frames that wait, and the one read
-            frames[producer] = max(frames.get(producer, 1), task.queue + 1)
-        for producer in task.reads:  # the latest, which may be read while the next one is written
-            frames.setdefault(producer, 1)
-    for task in deployment.tasks:
-        size = (
-            workload.output_bytes(deployment.mapping[task.name]) if task.name in deployment.mapping else task.bytes // 2
-        )
+        size = written_bytes(workload, task, deployment.mapping.get(task.name))
         terms.append((f"output of {task.name}", size * (1 + frames.get(task.name, 1))))
     for sensor in workload.sensors():
         terms.append((f"frames of {sensor.name}", sensor.bytes_per_frame * (1 + frames.get(sensor.name, 1))))
     return tuple(term for term in terms if term[1])
+
+
+def frames_kept(tasks: Sequence[Task]) -> dict[str, int]:
+    """Return how many frames of a task or sensor are kept, besides the one that is written, where tasks read it."""
+    frames: dict[str, int] = {}
+    for task in tasks:
+        for producer in task.after:  # the frames that wait, and the one read
+            frames[producer] = max(frames.get(producer, 1), task.queue + 1)
+        for producer in task.reads:  # the latest, which may be read while the next one is written
+            frames.setdefault(producer, 1)
+    return frames
+
+
+def written_bytes(workload: Workload, task: Task, cost: Cost | None) -> int:
+    """Return the bytes of a task's result, of a stage as it runs; a conversion writes about half of what it moves."""
+    return task.bytes // 2 if cost is None else workload.output_bytes(cost)
 
 
 def stage_bytes(workload: Workload, cost: Cost) -> tuple[int, int]:
@@ -140,32 +149,50 @@ def deploy(workload: Workload, mapping: Mapping_) -> Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A mapping as tasks without lanes, their `cost_ns` final, and the conversions among them."""
+    """A mapping as tasks without lanes, their `cost_ns` final; `found`: the conversion on every edge, if there is one.
+
+    `parts`: the tasks of every stage, its conversions with it; `plain`: before what it hands over is charged.
+    """
 
     workload: Workload
     mapping: Mapping_
     tasks: list[Task]
-    conversions: Mapping[tuple[str, str], Cost]
+    found: Mapping[tuple[str, str], Cost | None]
+    plain: Mapping[str, Sequence[Task]]
+    parts: Mapping[str, Sequence[Task]]
 
 
 def outlined(workload: Workload, mapping: Mapping_) -> Outline:
-    """Turn a mapping into tasks without lanes, which most mappings of a search need not have; Unconnectable."""
-    conversions: dict[tuple[str, str], Cost] = {}
-    behind: dict[str, list[Cost]] = {}
-    ahead: dict[str, list[str]] = {}
-    for producer, consumer in workload.edges:
-        cost = workload.conversion(mapping[producer], mapping[consumer])
-        if cost is not None:
-            conversions[producer, consumer] = cost
-            behind.setdefault(producer, []).append(cost)
-            ahead.setdefault(consumer, []).append(producer)
-    tasks = []
-    for name in workload.graph.order:
-        cost, converted = mapping[name], tuple(ahead.get(name, ()))
-        tasks.append(workload.once(cost, converted, partial(_stage_task, workload, cost, converted)))
-        tasks += [workload.once(c, name, partial(_conversion_task, workload, name, c)) for c in behind.get(name, ())]
-    tasks = _cross(workload, mapping, _hand_over(workload, mapping, tasks))
-    return Outline(workload, mapping, tasks, conversions)
+    """Turn a mapping into tasks without lanes, which most mappings of a search need not have; Unconnectable.
+
+    Of the outline before, what is not near a stage that has moved is kept.
+    """
+    check()
+    last, around, order = workload.outline, workload.around(), workload.graph.order
+    found, plain, parts = dict.fromkeys(workload.edges), dict[str, Sequence[Task]](), dict[str, Sequence[Task]]()
+    moved: Sequence[str] = order
+    if last is not None:
+        found, plain, parts = dict(last.found), dict(last.plain), dict(last.parts)
+        moved = [name for name in order if mapping[name] is not last.mapping[name]]
+    near = dict.fromkeys(moved)
+    for name in moved:
+        for edge in around[name]:
+            found[edge] = workload.conversion(mapping[edge[0]], mapping[edge[1]])
+            near |= dict.fromkeys(edge)
+    for name in near:
+        converted = tuple([edge[0] for edge in around[name] if edge[1] == name and found[edge]])
+        behind = [cost for edge in around[name] if edge[0] == name and (cost := found[edge])]
+        cost = mapping[name]
+        plain[name] = [
+            workload.once(cost, converted, _stage_task, workload, cost, converted),
+            *(workload.once(c, name, _conversion_task, workload, name, c) for c in behind),
+        ]
+    for name in near | dict.fromkeys(edge[0] for name in near for edge in around[name]):
+        readers = [plain[sink] for source, sink in around[name] if source == name]
+        parts[name] = _hand_over(workload, mapping[name], plain[name], readers)
+    tasks = _cross(workload, mapping, [task for name in order for task in parts[name]])
+    workload.outline = Outline(workload, dict(mapping), tasks, found, plain, parts)
+    return replace(workload.outline, mapping=mapping)
 
 
 def placed(outline: Outline) -> Deployment:
@@ -173,8 +200,10 @@ def placed(outline: Outline) -> Deployment:
     workload, mapping = outline.workload, outline.mapping
     lanes = {e.id: e.lanes for e in workload.engines()}
     tasks = assign_lanes(outline.tasks, mapping, lanes, workload.once, _portions(outline))
-    tasks = slowed_by_lanes(with_wcet(tasks, workload.contention(), once=workload.once), workload.engines())
-    return Deployment(workload, mapping, tuple(tasks), outline.conversions)
+    tasks = with_wcet(tasks, workload.contention(), once=workload.once)
+    tasks = slowed_by_lanes(tasks, workload.engines(), workload.once)
+    conversions = {edge: cost for edge, cost in outline.found.items() if cost is not None}
+    return Deployment(workload, mapping, tuple(tasks), conversions)
 
 
 def _portions(outline: Outline) -> dict[str, range]:
@@ -281,22 +310,22 @@ def _conversion_task(workload: Workload, producer: str, cost: Cost) -> Task:
     )
 
 
-def _hand_over(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list[Task]:
-    """Charge every task whose result another engine reads with making it visible there."""
-    engine = {task.name: task.engine for task in tasks}
-    paid: dict[str, int] = {}
-    for reader in tasks:
+def _hand_over(
+    workload: Workload, cost: Cost, tasks: Sequence[Task], readers: Sequence[Sequence[Task]]
+) -> list[Task]:
+    """Charge the tasks of a stage whose results another engine reads with making them visible there."""
+    own = {task.name: task for task in tasks}
+    paid = dict.fromkeys(own, 0)
+    for reader in (*tasks, *(one for each in readers for one in each)):
         for name in (*reader.after, *reader.reads):
-            if engine.get(name, reader.engine) != reader.engine:  # on one engine data are visible at once
-                time = workload.visible_ns(engine[name], reader.engine, _handed(workload, mapping, name, tasks))
-                paid[name] = max(paid.get(name, 0), time)
-    result = []
-    for task in tasks:
-        time = paid.get(task.name, 0)
-        if time > 0:
-            task = workload.once(task, time, partial(handing_over, task, time))
-        result.append(task)
-    return result
+            task = own.get(name)
+            if task is not None and task.engine != reader.engine:  # on one engine data are visible at once
+                size = written_bytes(workload, task, cost if task.kind == "stage" else None)
+                paid[name] = max(paid[name], workload.visible_ns(task.engine, reader.engine, size))
+    return [
+        workload.once(task, paid[task.name], handing_over, task, paid[task.name]) if paid[task.name] > 0 else task
+        for task in tasks
+    ]
 
 
 def _cross(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list[Task]:
@@ -332,7 +361,7 @@ def _cross(workload: Workload, mapping: Mapping_, tasks: list[Task]) -> list[Tas
             sizes = (arriving.get(task.name, 0), leaving.get(task.name, 0))
             time = sum(crossing_ns(size, there) for size in sizes if size)
             time += 0 if _follows(task, named) else round(there.submit_ns.value)
-            task = workload.once(task, time, partial(_seen, task, time))
+            task = workload.once(task, time, _seen, task, time)
         result.append(task)
     return result
 
@@ -349,13 +378,6 @@ def _follows(task: Task, tasks: Mapping[str, Task]) -> bool:
     if before is None or task.reads or task.timer:
         return False
     return (before.engine, before.period_ns, before.criticality) == (task.engine, task.period_ns, task.criticality)
-
-
-def _handed(workload: Workload, mapping: Mapping_, name: str, tasks: Sequence[Task]) -> int:
-    """Return the bytes a task hands on; a conversion writes about half of the bytes it moves."""
-    if name in mapping:
-        return workload.output_bytes(mapping[name])
-    return next(task.bytes for task in tasks if task.name == name) // 2
 
 
 def _transitions(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from socsched.cost.contention import ContentionModel, Rival, draw
 from socsched.cost.cost import Cost, Segment
@@ -87,14 +87,27 @@ def longest_ns(task: Task, worst_ns: int) -> int:
     return scaled + max(len(task.segments), len(task.degraded)) + lost
 
 
-def slowed_by_lanes(tasks: Sequence[Task], engines: Sequence[PlannedEngine]) -> list[Task]:
+Once = Callable[..., Any]
+"""What was made of an object and some detail before, made now if it was not: `Workload.once`."""
+
+
+def _anew(of: object, detail: Hashable, make: Callable[..., Any], *given: Any) -> Any:
+    return make(*given)
+
+
+def _on(task: Task, lanes: tuple[int, ...]) -> Task:
+    return replace(task, lanes=lanes)
+
+
+def slowed_by_lanes(tasks: Sequence[Task], engines: Sequence[PlannedEngine], once: Once = _anew) -> list[Task]:
     """Return the tasks with the WCET of their slowest lane; costs refer to lanes of capacity 1024."""
     capacities = {engine.id: engine.capacities for engine in engines}
     result = []
     for task in tasks:
         slowest = slowest_lane(task, capacities[task.engine])
         if slowest < 1024:
-            task = replace(task, wcet_ns=-(-task.wcet_ns * 1024 // slowest) + len(task.segments))
+            wcet_ns = -(-task.wcet_ns * 1024 // slowest) + len(task.segments)
+            task = once(task, wcet_ns, _taking, task, wcet_ns)
         result.append(task)
     return result
 
@@ -104,15 +117,11 @@ def slowest_lane(task: Task, capacities: Sequence[int]) -> int:
     return min((capacities[lane] for lane in task.lanes), default=1024) if capacities else 1024
 
 
-Once = Callable[[object, Hashable, Callable[[], Task]], Task]
-"""What was made of an object and some detail before, made now if it was not."""
-
-
 def assign_lanes(
     tasks: Sequence[Task],
     mapping: Mapping[str, Cost],
     lanes: Mapping[str, int],
-    once: Once | None = None,
+    once: Once = _anew,
     portions: Mapping[str, range] = MappingProxyType({}),
 ) -> list[Task]:
     """Assign gangs the first lanes of their engine, then all other tasks the least loaded lane (worst fit decreasing).
@@ -142,9 +151,7 @@ def assign_lanes(
             loads[lane] -= used
             near[lane] = round(loads[lane], 9)
         taken[task.name] = chosen
-    if once is None:
-        return [replace(task, lanes=taken[task.name]) for task in tasks]
-    return [once(task, taken[task.name], partial(replace, task, lanes=taken[task.name])) for task in tasks]
+    return [once(task, lanes := taken[task.name], _on, task, lanes) for task in tasks]
 
 
 def with_wcet(
@@ -152,51 +159,52 @@ def with_wcet(
     contention: ContentionModel,
     foreign: Sequence[Rival] = (),
     apart: Mapping[str, Set[str]] = MappingProxyType({}),
-    once: Once | None = None,
+    once: Once = _anew,
 ) -> list[Task]:
     """Stretch every task by the worst slowdown from lanes outside its own that use the DRAM.
 
     `foreign`: other DRAM traffic, each source on a lane of its own; `apart`: tasks that never run with one; `once`
     returns what was made of the same task beside the same traffic before.
     """
-    beside = _Beside.of(tasks, foreign)
-    result = []
+    beside, result = _Beside.of(tasks, foreign, once, contention), []
     for task in tasks:
         others = beside.rivals(task, apart.get(task.name))
-        make = partial(_stretched, task, contention, others.lanes, once)
-        result.append(once(task, others, make) if once else make())
+        result.append(once(task, others, _stretched, task, contention, others.lanes, once))
     return result
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Rivals:
-    """The rivals on every other lane, whose hash is computed once: all tasks of a lane have them."""
+    """The rivals on every other lane: all tasks of a lane have them, so that they are compared by identity."""
 
-    __slots__ = ("_hash", "lanes")
-
-    def __init__(self, lanes: Sequence[tuple[Rival, ...]]) -> None:
-        self.lanes = tuple(lanes)
-        self._hash = hash(self.lanes)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, _Rivals) and self.lanes == other.lanes)
+    lanes: tuple[tuple[Rival, ...], ...]
 
 
-def _stretched(
-    task: Task, contention: ContentionModel, others: Sequence[Sequence[Rival]], once: Once | None = None
-) -> Task:
-    variants = [segments for segments in (task.segments, task.degraded) if segments or segments is task.segments]
-    worst = max(contention.worst_pace(task.engine, segments, others) for segments in variants)
-    wcet_ns = longest_ns(task, worst)
-    if wcet_ns == task.wcet_ns:
-        return task
-    make = partial(replace, task, wcet_ns=wcet_ns)  # beside other traffic it may take as long
-    return once(task, wcet_ns, make) if once else make()
+def _stretched(task: Task, contention: ContentionModel, others: Sequence[Sequence[Rival]], once: Once) -> Task:
+    worst = contention.worst_pace(task.engine, task.segments, others)
+    if task.degraded:
+        worst = max(worst, contention.worst_pace(task.engine, task.degraded, others))
+    wcet_ns = longest_ns(task, worst)  # beside other traffic it may take as long
+    return task if wcet_ns == task.wcet_ns else once(task, wcet_ns, _taking, task, wcet_ns)
+
+
+def _taking(task: Task, wcet_ns: int) -> Task:
+    return replace(task, wcet_ns=wcet_ns)
 
 
 _NOBODY: frozenset[str] = frozenset()
+_Member = tuple[Rival, str, frozenset[tuple[str, int]]]
+
+
+def _as_rival(task: Task) -> tuple[_Member, tuple[tuple[str, int], ...]]:
+    """Return a task as a rival with its name and lanes, and its lanes in order."""
+    most = max(map(draw, (*task.segments, *task.degraded)), default=0.0)
+    lanes = tuple((task.engine, lane) for lane in task.lanes)
+    return (Rival(task.engine, most, max(len(task.lanes), 1)), task.name, frozenset(lanes)), lanes
+
+
+def _most_first(member: _Member) -> float:
+    return -member[0].demand
 
 
 @dataclass(slots=True)
@@ -207,25 +215,24 @@ class _Beside:
     all, and tasks of the same lanes have the same rivals.
     """
 
-    lanes: Mapping[tuple[str, int], list[tuple[Rival, str, frozenset[tuple[str, int]]]]]
+    lanes: Mapping[tuple[str, int], list[_Member]]
     foreign: list[tuple[Rival, ...]]
     widths: Mapping[tuple[str, int], int]
+    once: Once
+    kind: object
     known: dict[tuple[str, tuple[int, ...]], _Rivals] = field(default_factory=dict)
 
     @staticmethod
-    def of(tasks: Sequence[Task], foreign: Sequence[Rival]) -> _Beside:
-        lanes: dict[tuple[str, int], list[tuple[Rival, str, frozenset[tuple[str, int]]]]] = {}
+    def of(tasks: Sequence[Task], foreign: Sequence[Rival], once: Once, kind: object) -> _Beside:
+        ordered: dict[tuple[str, int], list[_Member]] = {}
         for task in tasks:
-            most = max(map(draw, (*task.segments, *task.degraded)), default=0.0)
-            rival = Rival(task.engine, most, max(len(task.lanes), 1))
-            mine = frozenset((task.engine, lane) for lane in task.lanes)
-            for lane in mine:
-                lanes.setdefault(lane, []).append((rival, task.name, mine))
-        ordered = {(task.engine, lane): lanes[task.engine, lane] for task in tasks for lane in task.lanes}
+            member, lanes = once(task, "rival", _as_rival, task)
+            for lane in lanes:
+                ordered.setdefault(lane, []).append(member)
         for members in ordered.values():
-            members.sort(key=lambda member: -member[0].demand)
+            members.sort(key=_most_first)
         widths = {lane: len({rival.lanes for rival, _, _ in members}) for lane, members in ordered.items()}
-        return _Beside(ordered, [(rival,) for rival in foreign], widths)
+        return _Beside(ordered, [(rival,) for rival in foreign], widths, once, kind)
 
     def rivals(self, task: Task, apart: Set[str] | None) -> _Rivals:
         """Return the rivals on each lane that a task does not occupy, but for tasks that never run with it."""
@@ -249,4 +256,5 @@ class _Beside:
                     if len(worst) == self.widths[lane]:
                         break
             found.append(tuple(worst.values()))
-        return _Rivals([*found, *self.foreign])
+        lanes = (*found, *self.foreign)
+        return self.once(self.kind, lanes, _Rivals, lanes)  # type: ignore[no-any-return]

@@ -11,8 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from socsched.cost.cost import Cost
+from socsched.cost.power import power_terms
 from socsched.descriptor.pipeline import Chain
 from socsched.planning.assess import requirements
+from socsched.planning.deployment import Deployment, frames_kept, stage_bytes, written_bytes
+from socsched.planning.execution import slowest_lane
 from socsched.planning.plan import PlannedEngine, Task
 from socsched.planning.workload import Workload
 from socsched.schedulability.chains import Stretch
@@ -27,6 +31,7 @@ _KEPT = 16
 """Shapes of deployments that are kept."""
 _MOST = 50_000
 """Tasks whose rows are kept."""
+SECOND = 10**9
 _FULL = 1 - 1e-6
 """Utilisation of a lane from which on `assess` has to find out."""
 
@@ -82,10 +87,16 @@ class _Form:
     chains: Sequence[tuple[Chain, Sequence[Stretch]]]
     budgets: Sequence[int]
     rooms: Sequence[int]
+    frames: Sequence[int]
+    sensed: int
 
 
 class _Known(NamedTuple):
-    """A task with its row, utilisation, dispatch (ns), and what a job that is killed loses (ns)."""
+    """A task with its row, utilisation, dispatch (ns), and what a job that is killed loses (ns).
+
+    `busy`: the share of its engine's lanes that it takes; `traffic`: bytes/s; `held`, `written`: bytes of what stays in
+    memory, and of a result.
+    """
 
     task: Task
     row: Row
@@ -93,6 +104,10 @@ class _Known(NamedTuple):
     dispatch: int
     lost: int
     waits: bool
+    busy: float
+    traffic: int
+    held: int
+    written: int
 
 
 @dataclass(slots=True)
@@ -106,12 +121,26 @@ class Flat:
     _rt: dict[tuple[int, int], RtTask] = field(default_factory=dict)
     _planned: dict[str, PlannedEngine] = field(default_factory=dict)
 
-    def responses(self, tasks: Sequence[Task], hopeless: Callable[[Responses], bool] | None = None) -> Responses | None:
+    def sums(self, deployment: Deployment) -> tuple[int, int, int]:
+        """Return the mean power (mW), the DRAM traffic (bytes/s) and the memory (bytes) of a deployment: `balance`'s."""
+        workload, form = self.workload, self._form(deployment.tasks)
+        used, traffic, memory = dict.fromkeys(self._engines(), 0.0), 0, form.sensed
+        for known, frames in zip(self._known(deployment), form.frames, strict=True):
+            used[known.task.engine] += known.busy
+            traffic += known.traffic
+            memory += known.held + known.written * frames
+        traffic += sum(s.bytes_per_frame * SECOND // s.period_ns for s in workload.sensors())
+        power = power_terms(workload.model.platform, workload.model.mode, used, traffic)
+        return sum(value for _, value in power), traffic, memory
+
+    def responses(
+        self, deployment: Deployment, hopeless: Callable[[Responses], bool] | None = None
+    ) -> Responses | None:
         """Return the responses of an analysis that is not thorough; None where only `assess` finds them.
 
         `hopeless`: whether responses that windows of paths might shorten need not be shortened.
         """
-        known, load = self._known(tasks), dict[int, float]()
+        tasks, known, load = deployment.tasks, self._known(deployment), dict[int, float]()
         for each in known:
             for lane in each.row.lanes:
                 load[lane] = load.get(lane, 0.0) + each.used
@@ -156,19 +185,19 @@ class Flat:
         quieter = Corunning(tasks, load.engines(), load.contention(), True).without_absent
         return shorten(given, deadlines, responses, quieter, form.like)
 
-    def _known(self, tasks: Sequence[Task]) -> list[_Known]:
+    def _known(self, deployment: Deployment) -> list[_Known]:
         if len(self._rows) > _MOST:
             self._rows.clear()
             self._rt.clear()  # its keys are identities of tasks that only the rows keep
         rows, found = self._rows, list[_Known]()
-        for task in tasks:
+        for task in deployment.tasks:
             known = rows.get(id(task))
             if known is None:  # a task that is kept keeps its identity
-                known = rows[id(task)] = self._made(task)
+                known = rows[id(task)] = self._made(task, deployment.mapping.get(task.name))
             found.append(known)
         return found
 
-    def _made(self, task: Task) -> _Known:
+    def _made(self, task: Task, cost: Cost | None) -> _Known:
         engine = self._engines()[task.engine]
         dispatch, segment = dispatch_ns(task, engine), longest_segment(task, engine.preemption, engine.in_flight)
         numbers = self._numbers
@@ -177,7 +206,10 @@ class Flat:
         row = Row(task.wcet_ns + dispatch, segment + dispatch if segment else 0, 0, code, lanes)
         lost = longest_segment(task, "segment", engine.in_flight) if engine.preemption == "restart" else 0
         used = row.wcet / task.period_ns
-        return _Known(task, row, used, dispatch, lost, task.on_late != "continue")
+        busy = task.cost_ns * 1024 / slowest_lane(task, engine.capacities) / task.period_ns * len(lanes) / engine.lanes
+        held = sum(stage_bytes(self.workload, cost)) if cost else 0
+        written, traffic = written_bytes(self.workload, task, cost), task.bytes * SECOND // task.period_ns
+        return _Known(task, row, used, dispatch, lost, task.on_late != "continue", busy, traffic, held, written)
 
     def _engines(self) -> Mapping[str, PlannedEngine]:
         if not self._planned:
@@ -217,4 +249,7 @@ class Flat:
         own = len(needs) - len(tasks)
         rooms = [need.budget - max(task.cost_ns - 1, 0) for need, task in zip(needs[own:], tasks, strict=True)]
         shape = Shape.of(convert(tasks, workload.engines(), workload.sensors()), ends)
-        return _Form(shape, PathSystem.of(shape.tasks, None), chains, [need.budget for need in needs[:own]], rooms)
+        like, budgets = PathSystem.of(shape.tasks, None), [need.budget for need in needs[:own]]
+        frames = frames_kept(tasks)
+        sensed = sum(s.bytes_per_frame * (1 + frames.get(s.name, 1)) for s in workload.sensors())
+        return _Form(shape, like, chains, budgets, rooms, [1 + frames.get(task.name, 1) for task in tasks], sensed)

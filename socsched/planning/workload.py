@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.conversion import (
@@ -74,6 +74,7 @@ def _queued(used: float) -> float:
 
 
 NOTHING = Observed()
+T = TypeVar("T")
 
 
 GOVERNORS = ("static", "ccedf", "load")
@@ -173,7 +174,8 @@ class Workload:
     """The data that stay the same while mappings change: the graph, the cost model, and the edges between stages.
 
     `edges` lists (producer, consumer) stages; `observed`: times from a simulation; the remaining fields cache
-    results, `sizes` those of `planning.deployment`, `results` of `planning.assess`, `flat` of `planning.scores`.
+    results, `sizes` those of `planning.deployment`, `results` of `planning.assess`, `flat` of `planning.scores`,
+    `outline` of `planning.deployment`.
     """
 
     graph: TaskGraph
@@ -185,11 +187,13 @@ class Workload:
     sizes: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     results: Results = field(default_factory=Results)
     flat: Any = None
+    outline: Any = None
     _shared: TaskGraph | None = None
+    _around: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _conversions: dict[tuple[str, ...], Cost | None] = field(default_factory=dict)
     _outputs: dict[tuple[str, str], int] = field(default_factory=dict)
-    _made: dict[tuple[int, Hashable], tuple[object, Task]] = field(default_factory=dict)
+    _made: dict[tuple[int, Hashable], tuple[object, Any]] = field(default_factory=dict)
     _contention: ContentionModel | None = None
     _engines: tuple[PlannedEngine, ...] = ()
     _sensors: tuple[PlannedSensor, ...] | None = None
@@ -255,6 +259,15 @@ class Workload:
             self._sources[names] = Sources.of(tasks, self.graph.pipeline.sensors)
         return self._sources[names].alike(tasks)
 
+    def around(self) -> dict[str, list[tuple[str, str]]]:
+        """Return the edges of every stage."""
+        if not self._around:
+            self._around = {name: [] for name in self.graph.order}
+            for edge in self.edges:
+                self._around[edge[0]].append(edge)
+                self._around[edge[1]].append(edge)
+        return self._around
+
     def units(self, engine: str) -> int:
         """Return the number of online units of an engine."""
         return self.model.mode.engines[engine].units
@@ -294,15 +307,16 @@ class Workload:
         )
         return self.model.adjust(cost) if self.model.adjust else cost
 
-    def once(self, of: object, detail: Hashable, make: Callable[[], Task]) -> Task:
-        """Return the task made of an object, a cost or another task, and some detail; each is made only once."""
-        check()
+    def once(self, of: object, detail: Hashable, make: Callable[..., T], *given: Any) -> T:
+        """Return what is made of an object, a cost or a task, some detail, and what these imply; each only once."""
         key = (id(of), detail)  # the object is kept, so that no other can have its identity
-        if key not in self._made:
+        known = self._made.get(key)
+        if known is None:
+            check()
             if len(self._made) > MOST_MADE:
                 self._made.clear()
-            self._made[key] = (of, make())
-        return self._made[key][1]
+            known = self._made[key] = (of, make(*given))
+        return known[1]  # type: ignore[no-any-return]
 
     def visible_ns(self, source: str, sink: str, size: int) -> int:
         """Return the producer's cost (ns) of making `size` bytes visible to another engine."""

@@ -89,7 +89,7 @@ class Pccs:
 
     curves: Mapping[str, Curve]
     limit: float = 0.0
-    _known: dict[tuple[str, int], tuple[object, list[float], float, float]] = field(
+    _known: dict[tuple[str, int], tuple[object, list[float], float, float, float, float]] = field(
         default_factory=dict, compare=False, repr=False
     )
 
@@ -135,27 +135,28 @@ class Pccs:
 
         Speed never rises with the external demand, so the largest one gives the bound.
         """
-        others, outside, total = self._external(engine, rivals)
+        others, outside, total, most, calm = self._external(engine, rivals)
         if not total:
             return sum(segment.time_ns for segment in segments)
-        curve = self.curves[engine]
-        most = min(1 + curve.error, self._most_lost(total))
-        result = 0
+        curve, result = self.curves[engine], 0
         for segment in segments:
-            own = self._drawn(engine, draw(segment))
+            own = self._own(engine, segment)
             if not own:
                 result += segment.time_ns
                 continue
-            factor = 100.0 / curve.speed(own, outside)
+            factor = calm if own < curve.normal else 100.0 / curve.speed(own, outside)
             if self.limit and own + total > self.limit * (1 - 1e-9):
                 factor = max(factor, own / last_share(own, others, self.limit) * (1 + 1e-9))
             result += slow_down(segment, factor * most)
         return result
 
-    def _external(self, engine: str, rivals: Sequence[Sequence[Rival]]) -> tuple[list[float], float, float]:
+    def _external(
+        self, engine: str, rivals: Sequence[Sequence[Rival]]
+    ) -> tuple[list[float], float, float, float, float]:
         """Return the demands of other lanes in order, their sum outside an engine, and their sum (bytes/s).
 
-        They are kept, as the tasks of a lane have the same rivals.
+        Also what a job takes more at most if the curve errs, and the factor of one that draws little.  They are kept, as
+        the tasks of a lane have the same rivals.
         """
         known = self._known.get((engine, id(rivals)))
         if known is not None:
@@ -167,7 +168,9 @@ class Pccs:
             if not (self.limit and all(rival.engine == engine for rival in lane)):
                 outside += drawn
         # A small margin, because demands are summed in a different order than in `paces`.
-        result = sorted(others), outside * (1 + 1e-9), sum(others)
+        total, outside, curve = sum(others), outside * (1 + 1e-9), self.curves[engine]
+        most = min(1 + curve.error, self._most_lost(total))
+        result = sorted(others), outside, total, most, 100.0 / curve.speed(0.0, outside)
         if len(self._known) >= _KEPT:
             self._known.clear()
         self._known[engine, id(rivals)] = rivals, *result  # they stay alive, so that no others have their identity

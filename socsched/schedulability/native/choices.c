@@ -311,6 +311,9 @@ static int judged(State *s, const i64 *deadlines, const i64 *value, const i64 *b
   return *t->load > 1 && *t->load <= 4 ? WINDOWS : MET;
 }
 
+/* Whether the second weighting gives the deadlines of the first. */
+static int is_same(const State *s) { return !memcmp(s->options[0], s->options[1], sizeof(i64) * s->t->tasks); }
+
 static int edf(State *s) {
   const Tables *t = s->t;
   int options = 2;
@@ -326,6 +329,7 @@ static int edf(State *s) {
   double best = -1;
   for (i64 task = 0; task < t->tasks; task++) t->names[task] = 1;
   for (int option = 0; option < options; option++) {
+    if (option == 1 && is_same(s)) continue;
     memcpy(t->base, s->options[option], sizeof(i64) * t->tasks);
     double factor = socsched_factor(t->demand, t->steps);
     if (factor < 0) return -1;
@@ -358,6 +362,7 @@ static int fixed_priorities(State *s) {
   for (i64 task = 0; task < t->tasks; task++) s->bounded[task] = 1;
   for (int option = 0; option < 2; option++) {
     weigh(s, option), divide(s, s->options[option]);
+    if (option && is_same(s)) continue;
     prioritise(s, s->options[option]);
     int answer = by_priorities(s);
     if (answer <= 0) return answer ? -1 : UNKNOWN;

@@ -49,7 +49,8 @@ typedef struct { i64 jobs, until, most; double inverse; } Other;
 
 static int by_due(const void *a, const void *b) {
   const Due *x = a, *y = b;
-  return (x->due > y->due) - (x->due < y->due);
+  if (x->due != y->due) return x->due > y->due ? 1 : -1;
+  return (x->task > y->task) - (x->task < y->task);
 }
 
 /* Lengthens `busy` to `length` and returns how much more the others then take of it. */
@@ -174,6 +175,7 @@ typedef struct {
   i64 *rivals, n_rivals; /* that keep it from running */
   i64 *events, n_events; /* whose arrivals and completions may preempt */
   Delay *delays;         /* of the rivals, in one way */
+  const double *inverse; /* of periods */
 } Case;
 
 /* The rivals as they delay in one way: by jobs that arrive late, or that may end as late as is known. */
@@ -182,8 +184,8 @@ static void look(Case *c, int way) {
   for (i64 n = 0; n < c->n_rivals; n++) {
     i64 o = c->rivals[n], late = way == CLASSIC ? c->jitter[o] : most_of(t->finish[o] - t->wcet[o], 0);
     i64 more = way == CLASSIC ? t->change[o] : c->events == c->rivals ? 2 * t->width[c->task] * t->change[c->task] : 0;
-    double inverse = 1 / (double)t->period[o];
-    c->delays[n] = (Delay){late, t->period[o], t->wcet[o] + more, -1, 0, inverse, (double)(t->wcet[o] + more) * inverse};
+    i64 wcet = t->wcet[o] + more;
+    c->delays[n] = (Delay){late, t->period[o], wcet, -1, 0, c->inverse[o], (double)wcet * c->inverse[o]};
   }
 }
 
@@ -291,8 +293,8 @@ static i64 longest_blocking(const Tables *t, i64 task, int without) {
   return found;
 }
 
-static Answer respond(const Tables *t, i64 task, i64 *jitter, i64 *rivals, i64 *events, Delay *delays, i64 blocks) {
-  Case c = {t, task, jitter, rivals, 0, events, 0, delays};
+static Answer respond(const Tables *t, i64 task, i64 *jitter, i64 *rivals, i64 *events, Delay *delays, const double *inverse, i64 blocks) {
+  Case c = {t, task, jitter, rivals, 0, events, 0, delays, inverse};
   i64 group = t->group[task], begin = t->first_of_group[group], end = t->first_of_group[group + 1], near = 0;
   int whole = t->whole[task], single = t->single[group], full = t->full[task];
   for (i64 n = begin; n < end; n++) {
@@ -330,36 +332,42 @@ static i64 latest(const Tables *t, i64 task) {
   return found;
 }
 
-/* Notes that a task's activation or end has changed: on one processor, what has a higher priority does not rest on it. */
-static void change(const Tables *t, i64 *dirty, i64 task) {
-  i64 group = t->group[task];
-  dirty[group] = t->single[group] ? least_of(dirty[group], t->priority[task]) : NONE;
-}
-
-/* The finish times at which those of `_iterate` no longer grow.  A round goes through the tasks and lets each meet what
-   those before it have grown to; it computes answers that may have changed: of priorities from `dirty` on, by group,
-   since the last round or in this one. */
+/* The finish times at which those of `_iterate` no longer grow.  A round goes through the tasks by priority, as deadlines
+   grow along chains, and lets each meet what those before it have grown to.  Answers are computed again where what they
+   rest on has changed since: on one processor, its own activation and what has a higher priority. */
 int socsched_holistic(const Tables *t) {
-  i64 count = t->tasks, groups = 1;
+  i64 count = t->tasks, groups = 1, clock = 0;
   for (i64 task = 0; task < count; task++) groups = most_of(groups, t->group[task] + 1);
-  i64 *room = malloc(sizeof(i64) * (10 * (count + 1) + 3 * groups));
+  i64 *room = malloc(sizeof(i64) * (16 * (count + 1) + 3 * groups));
   if (!room) return -1;
-  i64 *jitter = room + 2 * (count + 1), *dirty = jitter + count + 1, *next = dirty + groups, *blocks = next + groups;
-  Delay *delays = (Delay *)(blocks + groups);
-  for (i64 group = 0; group < groups; group++) next[group] = NONE, blocks[group] = 0;
-  for (i64 task = 0; task < count; task++) jitter[task] = latest(t, task), blocks[t->group[task]] |= t->segment[task] != 0;
+  /* seen, moved, changed: when a task was answered, its activation changed, and that or its end; newest: of a group */
+  i64 *jitter = room + 2 * (count + 1), *seen = jitter + count + 1, *moved = seen + count + 1, *changed = moved + count + 1;
+  i64 *above = changed + count + 1, *newest = above + groups, *blocks = newest + groups;
+  double *inverse = (double *)(blocks + groups);
+  Due *order = (Due *)(inverse + count + 1);
+  Delay *delays = (Delay *)(order + count + 1);
+  for (i64 group = 0; group < groups; group++) newest[group] = blocks[group] = 0;
+  for (i64 task = 0; task < count; task++) {
+    jitter[task] = latest(t, task), blocks[t->group[task]] |= t->segment[task] != 0;
+    seen[task] = -1, moved[task] = changed[task] = 0, inverse[task] = 1 / (double)t->period[task];
+    order[task] = (Due){t->priority[task], task};
+  }
+  qsort(order, count, sizeof(Due), by_due);
   for (i64 grown = 1; grown && !socsched_late();) {
     grown = 0;
-    for (i64 group = 0; group < groups; group++) dirty[group] = next[group], next[group] = INT64_MAX;
-    for (i64 task = 0; task < count && !socsched_late(); task++) {
-      i64 group = t->group[task], at = latest(t, task);
-      if (at != jitter[task]) jitter[task] = at, grown = 1, change(t, next, task);
-      if (t->endless[task] || t->priority[task] < least_of(dirty[group], next[group])) continue;
-      Answer found = respond(t, task, jitter, room, room + count + 1, delays, blocks[group]);
-      t->value[task] = found.value, t->bounded[task] = found.bounded, t->way[task] = found.way;
-      t->frame[task] = found.frame, t->window[task] = found.window;
-      i64 value = found.bounded ? least_of(found.value, t->horizon) : t->horizon;
-      if (value > t->finish[task]) t->finish[task] = value, grown = 1, change(t, next, task);
+    for (i64 group = 0; group < groups; group++) above[group] = 0;
+    for (i64 n = 0; n < count && !socsched_late(); n++) {
+      i64 task = order[n].task, group = t->group[task], at = latest(t, task);
+      if (at != jitter[task]) jitter[task] = at, grown = 1, moved[task] = changed[task] = newest[group] = ++clock;
+      i64 since = t->single[group] ? most_of(above[group], moved[task]) : newest[group];
+      if (!t->endless[task] && since > seen[task]) {
+        Answer found = respond(t, task, jitter, room, room + count + 1, delays, inverse, blocks[group]);
+        t->value[task] = found.value, t->bounded[task] = found.bounded, t->way[task] = found.way;
+        t->frame[task] = found.frame, t->window[task] = found.window, seen[task] = clock;
+        i64 value = found.bounded ? least_of(found.value, t->horizon) : t->horizon;
+        if (value > t->finish[task]) t->finish[task] = value, grown = 1, changed[task] = newest[group] = ++clock;
+      }
+      above[group] = most_of(above[group], changed[task]);
     }
   }
   free(room);

@@ -168,7 +168,8 @@ def outlined(workload: Workload, mapping: Mapping_) -> Outline:
     Of the outline before, what is not near a stage that has moved is kept.
     """
     check()
-    last, around, order = workload.outline, workload.around(), workload.graph.order
+    around, order = workload.around(), workload.graph.order
+    last: Outline | None = workload.outline
     found, plain, parts = dict.fromkeys(workload.edges), dict[str, Sequence[Task]](), dict[str, Sequence[Task]]()
     moved: Sequence[str] = order
     if last is not None:
@@ -187,12 +188,12 @@ def outlined(workload: Workload, mapping: Mapping_) -> Outline:
             workload.once(cost, converted, _stage_task, workload, cost, converted),
             *(workload.once(c, name, _conversion_task, workload, name, c) for c in behind),
         ]
-    for name in near | dict.fromkeys(edge[0] for name in near for edge in around[name]):
+    for name in near | dict.fromkeys(edge[0] for sink in near for edge in around[sink]):
         readers = [plain[sink] for source, sink in around[name] if source == name]
         parts[name] = _hand_over(workload, mapping[name], plain[name], readers)
     tasks = _cross(workload, mapping, [task for name in order for task in parts[name]])
-    workload.outline = Outline(workload, dict(mapping), tasks, found, plain, parts)
-    return replace(workload.outline, mapping=mapping)
+    outline = workload.outline = Outline(workload, dict(mapping), tasks, found, plain, parts)
+    return outline
 
 
 def placed(outline: Outline) -> Deployment:
@@ -310,9 +311,7 @@ def _conversion_task(workload: Workload, producer: str, cost: Cost) -> Task:
     )
 
 
-def _hand_over(
-    workload: Workload, cost: Cost, tasks: Sequence[Task], readers: Sequence[Sequence[Task]]
-) -> list[Task]:
+def _hand_over(workload: Workload, cost: Cost, tasks: Sequence[Task], readers: Sequence[Sequence[Task]]) -> list[Task]:
     """Charge the tasks of a stage whose results another engine reads with making them visible there."""
     own = {task.name: task for task in tasks}
     paid = dict.fromkeys(own, 0)

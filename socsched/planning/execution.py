@@ -151,7 +151,7 @@ def assign_lanes(
             loads[lane] -= used
             near[lane] = round(loads[lane], 9)
         taken[task.name] = chosen
-    return [once(task, lanes := taken[task.name], _on, task, lanes) for task in tasks]
+    return [once(task, chosen := taken[task.name], _on, task, chosen) for task in tasks]
 
 
 def with_wcet(
@@ -256,5 +256,5 @@ class _Beside:
                     if len(worst) == self.widths[lane]:
                         break
             found.append(tuple(worst.values()))
-        lanes = (*found, *self.foreign)
-        return self.once(self.kind, lanes, _Rivals, lanes)  # type: ignore[no-any-return]
+        others = (*found, *self.foreign)
+        return self.once(self.kind, others, _Rivals, others)  # type: ignore[no-any-return]

@@ -122,7 +122,7 @@ class Flat:
     _planned: dict[str, PlannedEngine] = field(default_factory=dict)
 
     def sums(self, deployment: Deployment) -> tuple[int, int, int]:
-        """Return the mean power (mW), the DRAM traffic (bytes/s) and the memory (bytes) of a deployment: `balance`'s."""
+        """Return the mean power (mW), DRAM traffic (bytes/s) and memory (bytes) of a deployment: those of `balance`."""
         workload, form = self.workload, self._form(deployment.tasks)
         used, traffic, memory = dict.fromkeys(self._engines(), 0.0), 0, form.sensed
         for known, frames in zip(self._known(deployment), form.frames, strict=True):

@@ -316,7 +316,7 @@ class Workload:
             if len(self._made) > MOST_MADE:
                 self._made.clear()
             known = self._made[key] = (of, make(*given))
-        return known[1]  # type: ignore[no-any-return]
+        return known[1]
 
     def visible_ns(self, source: str, sink: str, size: int) -> int:
         """Return the producer's cost (ns) of making `size` bytes visible to another engine."""

@@ -155,8 +155,8 @@ class Pccs:
     ) -> tuple[list[float], float, float, float, float]:
         """Return the demands of other lanes in order, their sum outside an engine, and their sum (bytes/s).
 
-        Also what a job takes more at most if the curve errs, and the factor of one that draws little.  They are kept, as
-        the tasks of a lane have the same rivals.
+        Also by what a job takes longer at most if the curve errs, and the factor of one that draws little.  They are
+        kept, as the tasks of a lane have the same rivals.
         """
         known = self._known.get((engine, id(rivals)))
         if known is not None:

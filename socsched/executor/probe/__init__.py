@@ -46,7 +46,7 @@ CLOCK = 0.08
 """Relative difference of the chain's time with which clocks count as others."""
 DISTURBED = 0.9
 """Share of their time that the threads of an undisturbed probe had a processor."""
-SECONDS, MEMORY_S = 0.5, 0.008
+SECONDS, MEMORY_S = 0.4, 0.006
 """Time for a turn of the kernels of one runtime, and for copies of one size."""
 _CHAIN, _CHAIN_S = 200_000, 0.02
 _CACHED, _SIZES, _LARGEST = 1 << 18, (1 << 20, 1 << 22, 1 << 24), 1 << 26

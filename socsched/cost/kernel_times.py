@@ -387,13 +387,15 @@ def _known(times: KernelTimes, threads: int) -> tuple[int, int]:
 @lru_cache(maxsize=512)
 def _fitted(times: KernelTimes, name: str, threads: int) -> Rates:
     """Return the rates of a family on a measured number of threads."""
-    kernels = _in_cache(times, name, threads)
+    kernels, fewest = _in_cache(times, name, threads), _known(times, 1)[0]
+    if not kernels and threads > fewest and _in_cache(times, name, fewest):  # processors changed places in every turn
+        call, *rates = _fitted(times, name, fewest)[:4]
+        return Rates(call, *(rate * fewest / threads for rate in rates), UNKNOWN)
     if not kernels:
         if name == ELEMENTWISE:
             return Rates(0.0, 1.0, 1.0, 1.0, UNKNOWN)
         like, _, kind = name.partition(" of ")  # a kind of a family that no kernel is of
         return _fitted(times, like if kind else ELEMENTWISE, threads)._replace(error=UNKNOWN)
-    fewest = _known(times, 1)[0]
     if threads > fewest and (pairs := _pairs(_in_cache(times, name, fewest), kernels)):
         near = _divided(_fitted(times, name, fewest), pairs, threads / fewest)
         farther = _in_cache(replace(times, kernels=times.elsewhere), name, threads) if times.apart else []

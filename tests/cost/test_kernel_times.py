@@ -60,6 +60,15 @@ def test_numbers_of_threads_between_the_measured_ones_lie_between_them() -> None
     assert two == pytest.approx(one + (four - one) * (1 - 1 / 2) / (1 - 1 / 4))
 
 
+def test_a_family_that_was_measured_on_one_thread_alone_is_divided_evenly() -> None:
+    table = kernels()
+    others = tuple(replace(one, family="conv") for one in table.kernels)
+    lacking = replace(table, kernels=(*others, *(one for one in table.kernels if one.threads == 1)))
+    (alone, _), (shared, error) = (kernel_times.kernel_time(lacking, operator(), n) for n in (1, 4))
+    assert shared == pytest.approx(3000 + (alone - 3000) / 4, rel=1e-6)
+    assert error == kernel_times.UNKNOWN
+
+
 def test_what_threads_hand_each_other_does_not_grow_beyond_a_cache() -> None:
     one = kernels(0.0).kernels[: len(SIZES)]
     two = [

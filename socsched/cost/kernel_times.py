@@ -389,8 +389,8 @@ def _fitted(times: KernelTimes, name: str, threads: int) -> Rates:
     """Return the rates of a family on a measured number of threads."""
     kernels, fewest = _in_cache(times, name, threads), _known(times, 1)[0]
     if not kernels and threads > fewest and _in_cache(times, name, fewest):  # processors changed places in every turn
-        call, *rates = _fitted(times, name, fewest)[:4]
-        return Rates(call, *(rate * fewest / threads for rate in rates), UNKNOWN)
+        alone, share = _fitted(times, name, fewest), fewest / threads
+        return Rates(alone.call, alone.op * share, alone.moved * share, alone.weight * share, UNKNOWN)
     if not kernels:
         if name == ELEMENTWISE:
             return Rates(0.0, 1.0, 1.0, 1.0, UNKNOWN)

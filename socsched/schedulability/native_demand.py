@@ -49,7 +49,7 @@ class Demand:
             "hopeless": array("q", [group[0].name in hopeless for group in groups]),
             **{name: array("q", [0]) * len(rows) for name in ("names", "base", "deadline")},
         }
-        self._sizes = [_size(group) for group in groups]
+        self._sizes = [_size(group) for group in groups if group[0].name not in hopeless]  # others are not examined
         self._late = sum(
             max((abs(value) for value in values), default=0)
             for values in ([task.release_jitter for task in rows], [task.offset for task in rows])

@@ -857,7 +857,19 @@ def refine(
     jobs = sum(length // max(task.period_ns, 1) for task in plan.tasks)
     if plan.verdict != "feasible" or clock.late() or jobs > MOST:
         return plan
-    best, means, rounds, fixed, evaluated = plan, simulate(plan, length), 1, True, 0
+
+    def simulated(one: Plan) -> Means | None:
+        def means() -> Means:
+            with within(clock.seconds()):
+                return simulate(one, steady_ns(one))
+
+        return kept(None, means)
+
+    first = simulated(plan)
+    if first is None:
+        clock.late()  # nobody may have asked since
+        return plan
+    best, means, rounds, fixed, evaluated = plan, first, 1, True, 0
     goal = next(iter(plan.solver.objective), None)
     value = max if goal == "longest" else sum
     if again is not None and goal in ("latency", "longest"):
@@ -873,9 +885,11 @@ def refine(
             if _places(other) in tried or other.verdict != "feasible":
                 fixed = True
                 break
-            rounds += 1
             tried.append(_places(other))
-            others = simulate(other, steady_ns(other))
+            others = simulated(other)
+            if others is None:
+                break
+            rounds += 1
             more, stalled = _observed(other, others), stalled + 1
             if value(others.chains.values()) < value(means.chains.values()):
                 best, means, anchor, stalled = other, others, more, 0

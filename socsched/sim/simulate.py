@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from socsched.deadline import check
 from socsched.errors import UsageError
 from socsched.faults.model import Faults
 from socsched.limits import HORIZON_NS
@@ -129,7 +130,7 @@ def run(
     """Simulate `plan`; with `record` False only running figures are kept, in memory that does not grow with time.
 
     `implementation` compiled | python | checked | None (compiled where possible): all give the same results.  After
-    Ctrl-C, the part simulated so far is returned as a shorter simulation.
+    Ctrl-C, the part simulated so far is returned as a shorter simulation.  OutOfTime past the deadline of this thread.
     """
     from socsched.sim.recorder import Recorder
     from socsched.sim.results import KernelResult
@@ -147,6 +148,7 @@ def run(
     recorder = Recorder(lowered)
 
     def between() -> None:
+        check()
         tell("simulating", kernel.get_time(), duration_ns, "ns")
         recorder.take(kernel.take_rows())
 

@@ -6,12 +6,14 @@ import pytest
 
 from socsched import deadline
 from socsched.api.options import PlanOptions
-from socsched.api.planning import plan_with
+from socsched.api.planning import mean_times, plan_with
 from socsched.planning import search
 from socsched.planning.candidate import judge
+from socsched.planning.clock import Clock
 from socsched.planning.mapping.local_search import initial_mapping
+from socsched.planning.plan import Plan
 from socsched.schedulability.tasks import Names, packed
-from tools.bench.scale import MODE, instance, workload_of
+from tools.bench.scale import MODE, instance, list_plan, workload_of
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3])
@@ -32,6 +34,24 @@ def test_an_analysis_without_time_has_no_bounds() -> None:
     assert found.verdict == "undecided"
     assert all(chain.bound_ns is None for chain in found.assessment.chains)
     assert judge(workload, mapping).verdict == "feasible"
+
+
+def test_a_simulation_that_the_limit_ends_leaves_the_plan_as_it_is() -> None:
+    plan = list_plan(*instance("chains", 32), "edf")
+    ended = list[bool]()
+
+    def simulate(plan: Plan, length: int) -> search.Means:
+        try:
+            return mean_times(plan, 100 * length)
+        except deadline.OutOfTime:
+            ended.append(True)
+            raise
+
+    clock = Clock.of(None, 0.05)
+    assert search.refine(plan, simulate, clock=clock) is plan
+    assert ended
+    assert clock.cut_off
+    assert search.refine(plan, mean_times) is not plan
 
 
 def test_names_are_a_set() -> None:

@@ -15,6 +15,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.deployment import Deployment
 from socsched.planning.plan import ChainResult, Task
+from socsched.planning.task import changed
 from socsched.planning.workload import MOST_RESULTS, MOST_TERMS, NOTHING, Observed
 from socsched.schedulability import edf, path_windows
 from socsched.schedulability.chains import Sources, Stretch, data_age, reaction_time
@@ -248,7 +249,7 @@ def _assess(deployment: Deployment, thorough: bool) -> Assessment:
         choice = _fp(rt, needs, thorough, quieter)
     late, responses = timer_jitter(tasks), choice.responses
     tasks = tuple(
-        replace(
+        changed(
             task,
             deadline_ns=_deadline(task, choice.deadlines[task.name], responses[task.name], workload.policy)
             + late[task.name],
@@ -275,7 +276,7 @@ def unanalysed(deployment: Deployment) -> Assessment:
         responses[name] = Response(finish[name], False, (*at.terms, ("wcet", rt[name].wcet)), at.via)
     late = timer_jitter(tasks)
     tasks = tuple(
-        replace(
+        changed(
             task,
             deadline_ns=task.period_ns + late[task.name],
             priority=rank,

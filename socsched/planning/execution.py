@@ -16,6 +16,7 @@ from socsched.cost.cost import Cost, Segment
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import PER_COST, Stage
 from socsched.planning.plan import ExecutionTimes, PlannedEngine, Task
+from socsched.planning.task import changed
 
 _FEW_BITS = 1 << 31
 """From here on the simulator drops the last bits of factors, rounding up: an error of at most one part in 2**29."""
@@ -66,7 +67,7 @@ def handing_over(task: Task, time_ns: int) -> Task:
     degraded = (*task.degraded, extra) if task.degraded else ()
     segments = (*task.segments, extra)
     high = task.high_ns and task.high_ns + time_ns
-    return replace(
+    return changed(
         task, segments=segments, degraded=degraded, times=times, cost_ns=task.cost_ns + time_ns, high_ns=high
     )
 
@@ -96,7 +97,7 @@ def _anew(of: object, detail: Hashable, make: Callable[..., Any], *given: Any) -
 
 
 def _on(task: Task, lanes: tuple[int, ...]) -> Task:
-    return replace(task, lanes=lanes)
+    return changed(task, lanes=lanes)
 
 
 def slowed_by_lanes(tasks: Sequence[Task], engines: Sequence[PlannedEngine], once: Once = _anew) -> list[Task]:
@@ -189,7 +190,7 @@ def _stretched(task: Task, contention: ContentionModel, others: Sequence[Sequenc
 
 
 def _taking(task: Task, wcet_ns: int) -> Task:
-    return replace(task, wcet_ns=wcet_ns)
+    return changed(task, wcet_ns=wcet_ns)
 
 
 _NOBODY: frozenset[str] = frozenset()

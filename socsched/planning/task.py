@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
 
 from socsched.cost.cost import Segment, Shared
 from socsched.descriptor.limits import (
@@ -170,3 +172,15 @@ FILE_ORDER = (
     "process", "high_ns", "shared",
 )  # fmt: skip
 """The fields of a task in the order of plan.json."""
+_READ = attrgetter(*FILE_ORDER)
+_WRITE = [getattr(Task, name).__set__ for name in FILE_ORDER]
+
+
+def changed(task: Task, **values: Any) -> Task:
+    """Return a task with other values of some fields; `dataclasses.replace` takes more than twice as long."""
+    made: Task = object.__new__(Task)
+    for write, value in zip(_WRITE, _READ(task), strict=True):
+        write(made, value)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made

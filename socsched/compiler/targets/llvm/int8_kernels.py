@@ -16,7 +16,7 @@ from typing import Any
 from socsched.compiler.environment import T
 from socsched.compiler.quantize.epilogue import Epilogue, Stored, Window
 from socsched.compiler.targets.llvm.int8_dot import Dot
-from socsched.compiler.targets.llvm.kernels import _NO_ALIAS, blank_sides, pixelwise, whole
+from socsched.compiler.targets.llvm.kernels import _NO_ALIAS, blank_sides, pixelwise, plain, whole
 from socsched.compiler.targets.llvm.vector import Lying, Tile
 
 
@@ -154,18 +154,12 @@ _ROUNDER, _ROUNDER_BITS = 12582912.0, 0x4B400000
 def quantise(channels: int, edge: int, target: Lying, inverse: float, stored: Stored) -> Any:
     """Return quantise(X, O): fp32 to bytes, halves to even; X is in blocks with a border `edge`, or NCHW for -1."""
     blocks, c, height, width = target.blocks, target.block, target.height, target.width
-    plain = edge < 0
-    shape = (1, channels, height, width) if plain else (blocks, height + 2 * edge, width + 2 * edge, c)
+    shape = (1, channels, height, width) if edge < 0 else (blocks, height + 2 * edge, width + 2 * edge, c)
     low, high = stored.low - stored.zero, stored.high - stored.zero
 
-    def source(X: Any, block: Any, y: Any, x: Any, v: Any) -> Any:
-        if not plain:
-            return X[block, y + edge, x + edge, v]
-        value = X[0, T.min(block * c + v, channels - 1), y, x]
-        return value if channels == blocks * c else T.Select(block * c + v < channels, value, T.float32(0))
-
-    def rounded(X: Any, _: Any, *at: Any) -> Any:
-        scaled = T.min(T.max(source(X, *at) * T.float32(inverse), T.float32(low)), T.float32(high))
+    def rounded(X: Any, _: Any, g: Any, y: Any, x: Any, v: Any) -> Any:
+        value = plain(X, channels, c, g, y, x, v) if edge < 0 else X[g, y + edge, x + edge, v]
+        scaled = T.min(T.max(value * T.float32(inverse), T.float32(low)), T.float32(high))
         # Added to 1.5 * 2^23 a small number is rounded, halves to even, into the low bits of the sum.
         bits = T.reinterpret(scaled + T.float32(_ROUNDER), dtype="int32")
         return T.Cast(stored.dtype, bits - T.int32(_ROUNDER_BITS - stored.zero))

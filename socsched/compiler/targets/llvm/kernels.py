@@ -698,15 +698,23 @@ def layer_norm(rows: int, width: int, epsilon: float, c: int, dtype: str) -> Any
     return norm_rows
 
 
+def plain(X: Any, channels: int, block: int, g: Any, y: Any, x: Any, v: Any) -> Any:
+    """Return lane v of block g at a pixel of X[1, channels, H, W]; channels that are missing are zero.
+
+    Both sides of a Select are read, so the index is bounded.  A comparison of the channel would tell TVM's simplifier
+    that it needs no bound; of the sign of a difference it concludes nothing.
+    """
+    channel = g * block + v
+    if channels % block == 0:
+        return X[0, channel, y, x]
+    pixel = X[0, T.min(channel, channels - 1), y, x]
+    return T.Select(T.shift_right(channel - channels, 31) != 0, pixel, zero(X))
+
+
 def pack(channels: int, target: Lying) -> Any:
     """Return pack(X[1, C, H, W], O): to blocks of ci channels with a border; missing channels are zero."""
-    ci, shape = target.block, (1, channels, target.height, target.width)
-
-    def value(X, _, g, y, x, v):
-        pixel = X[0, T.min(g * ci + v, channels - 1), y, x]
-        return pixel if channels % ci == 0 else T.Select(g * ci + v < channels, pixel, zero(X))
-
-    return pixelwise(target, value, [(shape, target.dtype)])
+    shape = (1, channels, target.height, target.width)
+    return pixelwise(target, lambda X, _, *at: plain(X, channels, target.block, *at), [(shape, target.dtype)])
 
 
 def unpack(source: Lying, channels: int, offset: int) -> Any:

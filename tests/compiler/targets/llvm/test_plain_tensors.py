@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import mmap
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+import tvm_ffi
 from cpu_networks import execute, inputs_of, weights_of
 
+from socsched.compiler.environment import tvm
+from socsched.compiler.quantize.epilogue import Stored
+from socsched.compiler.targets.llvm.int8_kernels import quantise
+from socsched.compiler.targets.llvm.kernels import pack
 from socsched.compiler.targets.llvm.lower import lower
-from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON
+from socsched.compiler.targets.llvm.processor import native_target
+from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, Lying
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
@@ -416,3 +424,32 @@ def test_tensors_are_joined_along_the_axis_of_vectors(seed: int) -> None:
         return np.concatenate((whole[:, :5], 1 / (1 + np.exp(-whole[:, 5:]))), 1)
 
     check(net, "avx512", expected)
+
+
+def at_the_end_of_memory(array: Array) -> Array:
+    """Return a copy, aligned as tensors are, behind which no memory is mapped but for less than 64 bytes."""
+    room = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    pages = mmap.mmap(-1, room + mmap.PAGESIZE)
+    base = np.frombuffer(pages, np.uint8)
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(base.ctypes.data + room), mmap.PAGESIZE, 0) == 0
+    start = (room - array.nbytes) // 64 * 64
+    copy = base[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+@pytest.mark.parametrize("channels", [1, 3, 16, 24, 31, 40, 50])
+@pytest.mark.parametrize("kernel", ["pack", "quantise"])
+def test_plain_images_are_packed_without_a_look_behind_them(kernel: str, channels: int) -> None:
+    """Lanes of the last block that are no channel are computed along; what they read may not be there."""
+    c, height, width = 16, 9, 31
+    lying = Lying(-(-channels // c), c, height, width, 1, dtype="float32" if kernel == "pack" else "int8")
+    function = pack(channels, lying) if kernel == "pack" else quantise(channels, -1, lying, 20.0, Stored("int8", 3))
+    target = tvm.target.Target(dict(native_target()))
+    built = tvm.compile(tvm.IRModule({kernel: function.with_attr("global_symbol", kernel)}), target)
+    image = np.random.default_rng(channels).normal(size=(1, channels, height, width)).astype(np.float32)
+    result = tvm.runtime.tensor(np.full(lying.shape, 77, lying.dtype))
+    built[kernel](tvm_ffi.from_dlpack(at_the_end_of_memory(image)), result)
+    plain = result.numpy()[:, 1:-1, 1:-1].transpose(0, 3, 1, 2).reshape(-1, height, width)
+    wanted = image[0] if kernel == "pack" else np.clip(np.rint(image[0] * np.float32(20.0)) + 3, -128, 127)
+    assert (plain[:channels] == wanted).all() and (plain[channels:] == (0 if kernel == "pack" else 3)).all()

@@ -1196,7 +1196,7 @@ _TYPED = frozenset(BINARY) - {"Div"} | {"Not", "Where", "Abs", "Sign", "Mod", "I
 _ANY_TYPE = frozenset(
     ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat", "Identity", "Dropout",
      "Gather", "GatherElements", "ScatterND", "Cast", "TopK", "ArgMax", "Expand", "Tile", "QuantizeLinear",
-     "DequantizeLinear")
+     "DequantizeLinear", "MaxPool")
 )  # fmt: skip
 """Operators whose layers move or judge values of any type."""
 _MARKS = ("QuantizeLinear", "DequantizeLinear")

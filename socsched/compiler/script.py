@@ -122,7 +122,7 @@ def _evaluation() -> Callable[..., Any]:
     def chosen(test: Any, *ways: Callable[[], Any]) -> Any:
         return ways[not test]() if isinstance(test, bool) else if_then_else(test, *(way() for way in ways))
 
-    helpers = {"__applied__": applied, "__joined__": joined, "__chosen__": chosen}
+    helpers: dict[str, Any] = {"__applied__": applied, "__joined__": joined, "__chosen__": chosen}
 
     def evaluate(self: Any, node: Any, extra_vars: dict[str, Any] | None = None) -> Any:
         names = {**self.var_table.get(), **(extra_vars or {}), **helpers, ScriptMacro.parser_object_name: self}

@@ -53,7 +53,7 @@ def test_without_any_member_the_rest_can_be_met_and_with_all_it_cannot(
 ) -> None:
     load = workload(tightened(pipeline, percent), policy)
     candidate = solve(load, "latency", 40).candidate
-    assume(candidate.verdict == "infeasible")
+    assume(candidate.verdict != "feasible")
     search = ConflictSearch(load)
     for found in conflict(load, candidate.violations, search=search):
         names = frozenset(key(v.requirement) for v in found.requirements)

@@ -75,8 +75,10 @@ def test_a_deadline_below_every_execution_time_is_refused_by_name() -> None:
         get_pipeline("waters2019"), get_platform("jetson-tx2"), "MAXN", work=stage_work, solver="cpsat", budget=40
     )
     assert plan.verdict == "infeasible"
-    assert plan.solver.status == "infeasible"
     assert plan.solver.conflict == ("deadline of chain planner-deadline",)
+    assert plan.solver.proof is not None
+    (least,) = plan.solver.proof.necessities
+    assert least.requirement == "deadline of chain planner-deadline" and least.demand > least.bound
 
 
 @pytest.mark.slow

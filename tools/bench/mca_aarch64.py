@@ -153,10 +153,11 @@ def kernel(shape: Shape, method: Method, vector: Vector) -> Any:
     source = Lying(blocks, BLOCK, rows * shape.stride, columns * shape.stride, pad, dtype=vector.dtype)
     if method.m:
         count = winograd.tiles(rows, columns, method.m)
-        grouping = winograd.group(count, target.blocks, vector)
-        return winograd.conv2d_winograd(source, target, act, -1, method.m, *grouping, method.dtype)
+        division = winograd.Division(method.m, *winograd.group(count, target.blocks, vector), method.dtype)
+        return winograd.conv2d_winograd(source, target, act, -1, division)
     window = Window((shape.kernel,) * 2, (shape.stride,) * 2, (pad, pad))
-    return conv_kernels.conv2d(source, target, window, act, -1, tile(vector, target.blocks, columns), Order(1, True))
+    division = tile(vector, target.blocks, columns), Order(1, True)
+    return conv_kernels.conv2d(conv_kernels.Convolution(source, target, window, *division), act, -1)
 
 
 def steps(shape: Shape, method: Method) -> int:

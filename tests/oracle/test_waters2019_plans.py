@@ -4,7 +4,7 @@ The same as commands:
     socsched plan waters2019 -p jetson-tx2 -m MAXN --pin sfm=gpu --pin localization=gpu --pin lane-detection=gpu
     socsched plan waters2019 -p jetson-tx2 -m MAXN --policy fp
 and, in a copy of the pipeline with a deadline of 15 ms for planner-deadline:
-    socsched plan COPY.yaml -p jetson-tx2 -m MAXN --policy fp --solver cpsat -o plan.json
+    socsched plan COPY.yaml -p jetson-tx2 -m MAXN --policy fp --solver cpsat --evaluations 3000 -o plan.json
     socsched simulate plan.json --duration 1h
 """
 
@@ -82,7 +82,7 @@ def test_with_15_ms_for_the_planner_a_mapping_is_found_and_holds_for_an_hour() -
     pytest.importorskip("ortools")
     pipeline = get_pipeline("waters2019")
     chains = tuple(replace(c, deadline_ns=15 * MS) if c.name == "planner-deadline" else c for c in pipeline.chains)
-    plan = planned(replace(pipeline, chains=chains), "cpsat", 300.0)
+    plan = planned(replace(pipeline, chains=chains), "cpsat", 3000)
     assert plan.verdict == "feasible" and not plan.violations and not plan.conflicts
     assert all((chain.bound_ns or 0) <= chain.deadline_ns for chain in plan.chains)
     done = run(plan, 3600 * 10**9, record=False)

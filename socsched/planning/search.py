@@ -724,7 +724,7 @@ def search(request: SearchRequest) -> Plan:
             plan = _with_doubts(request, result := _widened(request))
             tried, beyond = result.tried, result.draft.solution.beyond if result.draft.solution else ()
         except OutOfTime:
-            request.clock.late()  # nobody may have asked since
+            request.clock.late()  # the search may not have read the clock since its time ended
             plan, tried, beyond = _unmapped(request), (request.attempts[0].name,), ()
     return without_contradictions(_undecided(cut_off(plan, request.clock), request, tried, beyond))
 
@@ -867,7 +867,7 @@ def refine(
 
     first = simulated(plan)
     if first is None:
-        clock.late()  # nobody may have asked since
+        clock.late()  # the simulation reads the deadline only, and the plan says whether the clock ran out
         return plan
     best, means, rounds, fixed, evaluated = plan, first, 1, True, 0
     goal = next(iter(plan.solver.objective), None)

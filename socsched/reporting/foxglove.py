@@ -328,8 +328,8 @@ def _lane(columns: Columns, topic: str, rows: Ints) -> Iterator[Message]:
         job, end = pieces.job[here], pieces.end_ns[here].tolist()
         starts = pieces.start_ns[rows[at : at + _AT_ONCE + 1]].tolist()
         after = [*starts[1:], None][: len(here)]
-        told = zip(here.tolist(), jobs.task[job].tolist(), jobs.frame[job].tolist(), starts, end, after, strict=False)
-        for row, task, frame, start, stop, following in told:
+        spans = zip(here.tolist(), jobs.task[job].tolist(), jobs.frame[job].tolist(), starts, end, after, strict=False)
+        for row, task, frame, start, stop, following in spans:
             stage = columns.tasks[task]
             yield start, row, topic, ACTIVITY, {"timestamp": stamp(start), "stage": stage, "frame": frame}
             if following is None or following > stop:

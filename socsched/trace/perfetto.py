@@ -9,8 +9,8 @@ representation.
 A lane is a packet sequence of its own, in order of time, so that what follows each other there is alike; so are
 releases, instants, the steps of a table of counters and the typed events of a GPU.  Times are counted from the packet
 before (an incremental clock, ``clock_snapshot.proto``); names and texts are written once and referred to by number.
-What a counter becomes when a slice begins or ends is told with that event (``extra_counter_values``), only what changes
-in between by a packet.  Field numbers are those of Perfetto's ``perfetto_trace.proto``.
+The event that begins or ends a slice carries the counters that change then (``extra_counter_values``); a packet of its
+own states a change in between.  Field numbers are those of Perfetto's ``perfetto_trace.proto``.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ _BITS, _METERED, _WHOLE = 16, 7, 10
 """Bits of a counter's greatest value that are shown; those of power and bandwidth of the board, which with drawn times
 change to a new value at nearly every event; and those from which on values are whole numbers."""
 _SIGNIFICANT = 11
-"""Bits of what is told of a job's times, rounded down: exact below 2 µs, else to 2**-10."""
-_TOLD_AT_ONCE = 8
+"""Bits of a job's slack, execution and blocking time, rounded down: exact below 2 µs, else to 2**-10."""
+_CARRIED = 8
 """Most counters of an event that Perfetto reads."""
 _BYTES = 10**9
 """In a GB."""
@@ -189,10 +189,10 @@ class Events:
             if powers:
                 derived.ahead = merged([step for power in powers for step in power.steps(piece, upto)])
             changes = [steps.before(upto) for steps in counters]
-            data, told = stays.packets(piece, after is None, *map(np.concatenate, zip(*changes, strict=True)))
+            data, carried = stays.packets(piece, after is None, *map(np.concatenate, zip(*changes, strict=True)))
             yield data
-            ends = np.cumsum([len(at) for _, at, _ in changes])
-            for steps, (tracks, at, values), alone in zip(counters, changes, np.split(~told, ends[:-1]), strict=True):
+            left = np.split(~carried, np.cumsum([len(at) for _, at, _ in changes])[:-1])
+            for steps, (tracks, at, values), alone in zip(counters, changes, left, strict=True):
                 yield steps.packets(tracks[alone], at[alone], values[alone])
             for gpu in gpus:
                 yield from gpu.packets(piece)
@@ -229,8 +229,8 @@ class Stays:
     ) -> tuple[bytes, NDArray[np.bool_]]:
         """Return the packets of all stays that slices in order of their start end; `final`: of all.
 
-        The new values of counters at times when one of them begins, ends or goes on are told with it; the second
-        result says which these are.
+        An event that begins, ends or continues a slice carries the new values of counters at its time; the second
+        result says which of them an event carries.
         """
         if not len(piece["engine"]) and not self.waiting:
             return b"", np.zeros(len(at), np.bool_)
@@ -292,18 +292,18 @@ class Stays:
         fresh = np.concatenate(([True], ~same))
         before[fresh] = self.last[lane[fresh]]
         self.last[lane[np.concatenate((~same, [True]))]] = time[np.concatenate((~same, [True]))]
-        told = Told(Rows(time - before, order), times, *changes)
+        carriers = Carriers(Rows(time - before, order), times, *changes)
         sequence = items(self.sequences[lane])
         values = {"sequence": sequence[opens], "name": items(self.titles[entry["name"][nested]])}
         body = [*number(9, _BEGIN), *slot(10, "name", values), *number(3, self.events.categories["segment"] + 1)]
-        told.put(opens, body, values)
+        carriers.put(opens, body, values)
         ends = np.concatenate((begins + needs - 1, opens + 1))
-        told.put(ends, number(9, _END), {"sequence": sequence[ends]})
-        self._put_begins(told, begins, sequence[begins], stay, jobs)
-        return told.packets.joined(), told.here
+        carriers.put(ends, number(9, _END), {"sequence": sequence[ends]})
+        self._put_begins(carriers, begins, sequence[begins], stay, jobs)
+        return carriers.packets.joined(), carriers.here
 
     def _put_begins(
-        self, events: Told, places: Ints, sequence: NDArray[Any], stay: Mapping[str, Ints], jobs: Mapping[str, Ints]
+        self, events: Carriers, places: Ints, sequence: NDArray[Any], stay: Mapping[str, Ints], jobs: Mapping[str, Ints]
     ) -> None:
         finish, deadline = jobs["finish_ns"], jobs["deadline_ns"]
         gang = np.array([len(self.columns.lanes(code)) > 1 for _, code in self.places])[stay["place"]]
@@ -334,8 +334,8 @@ class Stays:
             body += [part for name in ("status", "deadline", "lanes") for part in _argument(name, chosen, 17)]
             body += slot(10, "name", chosen)
             # what differs from job to job is next to each other, followed by counters and the time
-            told = (*details, "slack_ns", "deadline_ns", "frame")
-            body += [*(part for name in told for part in _argument(name, chosen)), *_flows(links)]
+            annotations = (*details, "slack_ns", "deadline_ns", "frame")
+            body += [*(part for name in annotations for part in _argument(name, chosen)), *_flows(links)]
             events.put(places[rows], body, chosen)
 
     def _constants(self, task: Ints, status: Ints, place: Ints) -> tuple[Values, Ints]:
@@ -356,8 +356,8 @@ class Stays:
         return {name: items(table[:, at]) for at, name in enumerate(names)}, codes
 
 
-class Told:
-    """New values of counters that are told with an event of their time: whole ones; `here` says which of them are."""
+class Carriers:
+    """Events that carry the new values of counters at their time, if these are integers; `here`: which of them."""
 
     def __init__(self, packets: Rows, times: Ints, tracks: Ints, at: Ints, values: Floats) -> None:
         self.packets = packets
@@ -369,14 +369,14 @@ class Told:
         rows = rows[np.argsort(place[rows], kind="stable")]
         count = np.bincount(place[rows], minlength=len(times))
         within = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-        self.here[rows[within >= _TOLD_AT_ONCE]] = False
-        rows = rows[within < _TOLD_AT_ONCE]
-        self.count = np.minimum(count, _TOLD_AT_ONCE)
+        self.here[rows[within >= _CARRIED]] = False
+        rows = rows[within < _CARRIED]
+        self.count = np.minimum(count, _CARRIED)
         self.first = np.cumsum(self.count) - self.count
         self.tracks, self.values = tracks[rows], values[rows].astype(np.int64)
 
     def put(self, places: Ints, body: Sequence[Part], values: Values) -> None:
-        """Put track events into `packets`, each with the counters that are told with it."""
+        """Put track events into `packets`, each with the counters that it carries."""
         for many, rows in _alike(self.count[places]):
             first = self.first[places[rows]]
             chosen = {name: column[rows] for name, column in values.items()}
@@ -497,10 +497,10 @@ class Steps:
         self.ahead = merged([(np.zeros(0, np.int64), np.zeros(0))])
 
     def started(self) -> bytes:
-        """Return the packets that start the sequence of those steps that are told alone."""
+        """Return the packets that start the sequence of the steps that no event carries."""
         tracks = zip(self.names, self.tracks.tolist(), self.multiplier.astype(np.int64).tolist(), strict=True)
-        told = (packet(message(60, described("counter", *track)), sequence=self.sequence) for track in tracks)
-        return started(self.sequence) + b"".join(told) if self.names else b""
+        descriptors = (packet(message(60, described("counter", *track)), sequence=self.sequence) for track in tracks)
+        return started(self.sequence) + b"".join(descriptors) if self.names else b""
 
     def before(self, upto: int) -> tuple[Ints, Ints, Floats]:
         """Return the next steps before a time that change what is shown, by track, time and value."""
@@ -528,7 +528,7 @@ class Steps:
         return self.tracks[of[kept]], at[order[kept]], (rounded * self.quantum[of] / self.multiplier[of])[kept]
 
     def packets(self, tracks: Ints, at: Ints, values: Floats) -> bytes:
-        """Return packets that tell some steps alone."""
+        """Return packets of steps that no event carries."""
         if not len(at):
             return b""
         columns = {"track": items(tracks), "value": raw(values)}

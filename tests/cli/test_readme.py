@@ -43,9 +43,9 @@ def test_what_it_and_the_page_of_the_demo_show_is_what_is_printed(
     printed = capsys.readouterr().out.splitlines()
     assert_printed(marked(read(checkout, "README.md"), "plan"), printed)
     demo = marked(read(checkout, "docs/demo.md"), "demo")
-    start = next(number for number, line in enumerate(demo) if line.startswith("SIMULATED")) + 1
-    assert_printed(demo[start : start + len(printed)], printed)
-    assert any(line.startswith("MEASURED") for line in demo[start + len(printed) :])
+    first, measured = (next(n for n, line in enumerate(demo) if line.startswith(w)) for w in ("SIMULATED", "MEASURED"))
+    shown = demo[first + 1 : measured]
+    assert_printed(shown[: shown.index("...")], printed)
 
 
 def test_every_verb_is_shown(checkout: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -75,13 +76,11 @@ def page(summary: Mapping[str, Any], data: str, date: str) -> str:
         rows(HEAD, found),
     ]
     if apart:
-        lines += [
-            "",
-            "Cells apart were measured with another program than the fitted one, or at other lengths of sequences;",
-            "they are scored in the last line only:",
-            "",
-            rows(("cells", "reason"), [(str(item["cells"]), cell(item["reason"])) for item in summary["apart"]]),
-        ]
+        kinds: Counter[str] = Counter()
+        for item in summary["apart"]:
+            kinds[item["reason"].partition(": ")[0]] += item["cells"]
+        why = "; ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        lines += ["", f"Cells apart are scored in the last line only: {cell(why)}."]
     return "\n".join(lines).rstrip() + "\n"
 
 

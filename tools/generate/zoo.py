@@ -41,6 +41,7 @@ NETWORKS = {
     "CenterNet-R18": "centernet_resnet18", "DeepLabV3+ R50": "deeplabv3plus_resnet50", "SegFormer-B0": "segformer_b0",
     "PIDNet-S": "pidnet_s", "BEVFormer-tiny": "bevformer_tiny", "SSD300-ResNet50": "ssd300_resnet50",
 }  # fmt: skip
+TAKEN = "Read, plannable and taken whole by every column's engine: "
 BUILT_IN = {"CenterPoint backbone": "centerpoint.backbone", "PointPillars backbone": "pointpillars.backbone"}
 
 
@@ -77,15 +78,17 @@ def file_of(name: str, folders: Sequence[Path]) -> Path | None:
 
 def table(*folders: Path) -> str:
     """Return the page for the files of some folders; a file that is not there is listed as missing."""
-    lines = [f"| network | parses | plannable | {' | '.join(ENGINES)} |", "|" + "---|" * (3 + len(ENGINES))]
-    missing = []
-    for title, name in NETWORKS.items():
-        file = file_of(name, folders)
-        if file is None:
-            missing.append(title)
-            continue
-        lines.append(row(title, Stage("net", "net", "onnx", params={"file": str(file)}, precisions=PRECISIONS)))
-    lines += [row(title, Stage("net", "net", name, precisions=PRECISIONS)) for title, name in BUILT_IN.items()]
+    stages = {title: Stage("net", "net", name, precisions=PRECISIONS) for title, name in BUILT_IN.items()}
+    files = {title: file_of(name, folders) for title, name in NETWORKS.items()}
+    for title, file in files.items():
+        if file is not None:
+            stages[title] = Stage("net", "net", "onnx", params={"file": str(file)}, precisions=PRECISIONS)
+    rows = {title: row(title, stages[title]) for title in sorted(stages, key=[*NETWORKS, *BUILT_IN].index)}
+    whole = [title for title, line in rows.items() if line == f"| {title} |" + " yes |" * (2 + len(ENGINES))]
+    lines = [f"{TAKEN}{', '.join(whole)}.", ""] if whole else []
+    lines += [f"| network | parses | plannable | {' | '.join(ENGINES)} |", "|" + "---|" * (3 + len(ENGINES))]
+    lines += [line for title, line in rows.items() if title not in whole]
+    missing = [title for title, file in files.items() if file is None]
     absent = f"\nNo ONNX file was at hand for: {', '.join(missing)}.\n" if missing else ""
     return f"{_HEAD}\n" + "\n".join(lines) + f"\n{absent}"
 

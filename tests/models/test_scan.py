@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from math import prod
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -249,9 +251,14 @@ def test_the_pipeline_counts_with_the_measured_losses(figures: dict) -> None:
 
 def test_the_model_card_agrees_with_the_figures(figures: dict) -> None:
     card = (CHECKOUT / "docs/models/pointpillars-s.md").read_text()
-    for name, result in figures["synthetic"]["results"].items():
+    results = figures["synthetic"]["results"]
+    for name in ("x86 fp32", "x86 fp16", "x86 int8"):
         for kind in CLASSES:
-            assert f"| {name} | {kind} | " + " | ".join(f"{v:.2f}" for v in result[kind]["bev"].values()) in card
+            assert f"| {name} | {kind} | " + " | ".join(f"{v:.2f}" for v in results[name][kind]["bev"].values()) in card
+    for name, result in results.items():
+        both = (fmean(result[kind][form]["moderate"] for kind in CLASSES) for form in ("bev", "3d"))
+        assert re.search(rf"\| {name} \| {next(both):.2f} \| \S+ \| {next(both):.2f} \|", card), name
+    assert all(results["dla int8"][kind]["bev"] == results["x86 int8"][kind]["bev"] for kind in CLASSES)
     for kind, least in (("Car", 85), ("Pedestrian", 65), ("Cyclist", 65)):
         assert figures["synthetic"]["results"]["x86 fp32"][kind]["bev"]["moderate"] >= least
 

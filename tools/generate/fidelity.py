@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from socsched.cost.fitting.families import families, get_family
+from socsched.cost.fitting.families import get_family
 from socsched.descriptor.catalog import get_platform
 from tools import ROOT
 from tools.generate import fits
@@ -89,15 +89,15 @@ def engines_table() -> str:
 
     Of accelerators the table in docs/fitting.md, of CPUs what the shipped descriptors state.
     """
-    table = fits.PAGE.read_text(encoding="utf-8").split(fits.MARK)[1]
-    cells = [[text.strip() for text in line.strip("|").split("|")] for line in table.splitlines()]
-    scores = {(row[0], row[1]): row[2:] for row in cells if row[0] in families()}
+    head, _, *body = fits.PAGE.read_text(encoding="utf-8").split(fits.MARK)[1].strip().splitlines()
+    columns = [text.strip() for text in head.strip("|").split("|")]
     lines: list[tuple[int, tuple[object, ...]]] = []
-    for name in dict.fromkeys(name for name, _ in scores):
-        boards, count, error, inside, _ = scores[name, "network"]
-        outside = scores.get((name, "board"), ["", "", "–"])[2]
+    for line in body:
+        row = dict(zip(columns, (text.strip() for text in line.strip("|").split("|")), strict=True))
+        error, inside, _ = row["network"].split(", ")
+        outside = row["board"].partition(", ")[0] or "–"
         shown = (_whole(one) for one in (error, outside, inside))
-        lines.append((int(count), (get_family(name).title, boards, count, *shown)))
+        lines.append((int(row["cells"]), (get_family(row["family"]).title, row["boards"], row["cells"], *shown)))
     cores = [
         (board, fit.networks, fit.error)
         for board in fits.BOARDS

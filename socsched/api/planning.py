@@ -83,8 +83,11 @@ def plan_with(
         from socsched.planning.residency import with_limits
 
         board = with_limits(board, limits_of(options.memory))
-    search = _by_planner if options.planner else _by_search
-    plan = stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)
+    if options.planner:
+        plan = _by_planner(loaded, board, mode, options)
+    else:
+        plan = _by_search(loaded, board, mode, options, costs)
+    plan = stamped(plan, loaded, board, mode, options)
     if not options.steady:
         return plan
     from socsched.planning.clocks import with_steady_clocks
@@ -152,9 +155,7 @@ def limits_of(texts: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def _by_planner(
-    pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions, costs: CostCache | None
-) -> Plan:
+def _by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions) -> Plan:
     """Return the plan of the planner `options.planner`; UsageError for an unknown planner or setting.
 
     With `options.refine`, expected times are those of a simulation, without replanning.

@@ -1,8 +1,8 @@
 """The search for a plan: a request, the strategies that it is tried with in order, and the loop through simulation.
 
 A strategy is a function of the request and of what was found before; it returns what is found then: the best solution
-of every mode, proofs where there are any.  `STRATEGIES` lists them.  `search` runs the list with ever larger budgets,
-and each time simulates the plan and searches again with the simulated times, until both agree.
+of every mode, proofs where there are any, the plan.  `STRATEGIES` lists them; `passed` is one pass through a list, and
+`search` makes passes with ever larger budgets.
 
 The planner may not import the simulator, which works on plans; so the request brings a function that simulates one.
 A separate estimator of interference would diverge from the simulator; correcting the expected times without searching
@@ -43,7 +43,7 @@ from socsched.planning.mapping import neighbourhoods
 from socsched.planning.mapping.exact import prove
 from socsched.planning.mapping.local_search import Solution, given, mend, restart, solve
 from socsched.planning.mapping.program import SOLVERS, available, require
-from socsched.planning.plan import BOUND, Conflict, Plan, SearchReport, Violation, gap
+from socsched.planning.plan import BOUND, Conflict, Plan, SearchReport, gap
 from socsched.planning.plan_writer import SPENT, cut_off, write_plan
 from socsched.planning.uncertainty import uncertainty
 from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Results, Workload, loads_of, place_of
@@ -158,6 +158,8 @@ MOST = 2_000_000
 """A plan with more jobs than this in two of its longest periods is not simulated."""
 _PERIODS = 20
 _SECOND = 10**9
+VALUES: Mapping[str, Callable[[Iterable[int]], int]] = {"latency": sum, "longest": max}
+"""The value of an objective that a simulation finds, of the latencies of chains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +195,9 @@ class SearchRequest:
     search, and those that follow where it finds no plan and no lower bound rules one out, within the work of `whole`.
     `limits`: caps in addition to the mode's; `cuts`: networks may be split between engines; `explain`: conflicts,
     levers and uncertainties are wanted.  At most `budget` mappings are evaluated per mode, and as many again with
-    networks cut, within the work of `clock` altogether: equal inputs give equal plans unless its guard rail, after
-    `time_limit` (s), is reached.  `evaluations`: the budget of `search`, None for no limit but that of each step.
+    networks cut, within the work of `clock` altogether, that of `rounds` together with what follows from simulations:
+    equal inputs give equal plans unless the guard rail of clocks, after `time_limit` (s), is reached.  `evaluations`:
+    the budget of `search`, None for no limit but that of each step.
     `observed`: times from a simulation of an earlier plan; `simulate`: how to simulate one, None for plans by estimate
     alone; `start`: the mapping of that plan, or of a search before, from which the search of many stages goes on.
     """
@@ -209,6 +212,7 @@ class SearchRequest:
     explain: bool = True
     budget: int = 400
     clock: Clock = NO_CLOCK
+    rounds: Clock = NO_CLOCK
     whole: Clock = NO_CLOCK
     evaluations: int | None = None
     time_limit: float | None = None
@@ -232,15 +236,21 @@ class SearchRequest:
         measured costs.  MachineError for cpsat without OR-Tools.
         """
         work, profile = options.pop("work", None), options.pop("profile", None)
-        goals = objectives(objective)
-        attempts = _attempts(policy, solver, goals, options.get("evaluations"))
-        for attempt in attempts:
-            if attempt.policy not in POLICIES:
-                raise UsageError(f"policy {attempt.policy!r} cannot be analysed", f"one of {', '.join(POLICIES)}")
-            if attempt.solver not in SOLVERS:
-                raise UsageError(f"unknown solver {attempt.solver!r}", f"one of {', '.join(SOLVERS)}")
+        goals, policies = objectives(objective), POLICIES if policy == AUTO else (policy,)
+        if policies[0] not in POLICIES:
+            raise UsageError(f"policy {policy!r} cannot be analysed", f"one of {', '.join(POLICIES)}")
+        if solver not in (PORTFOLIO, *SOLVERS):
+            raise UsageError(f"unknown solver {solver!r}", f"one of {', '.join(SOLVERS)}")
         if solver == "cpsat":
             require()
+        attempts = tuple(Attempt(one, solver) for one in policies)
+        if solver == PORTFOLIO:
+            # CP-SAT minimises no objective but latency, and ends by its budget alone.  Restarts begin with a list
+            # search, so that only the first policy needs one of its own.
+            exact = goals[0] == "latency" and available() and options.get("evaluations") is not None
+            solvers = ("restarts", "cpsat") if exact else ("restarts",)
+            further = (Attempt(one, solver) for solver in solvers for one in policies)
+            attempts = Attempt(policies[0], "heft"), *further
         costs = options.pop("costs", None) or CostCache(platform, work, profile)
         return SearchRequest(pipeline, costs, modes_of(platform, mode, costs.profile), goals, attempts, **options)
 
@@ -274,20 +284,6 @@ def objectives(text: str) -> tuple[Objective, ...]:
     return tuple(known[name] for name in names)
 
 
-def _attempts(policy: str, solver: str, goals: Sequence[str], evaluations: int | None) -> tuple[Attempt, ...]:
-    """Return the ways to search that options ask for, in order.
-
-    CP-SAT is one only where OR-Tools is installed and planning has a budget: it ends by that alone.
-    """
-    policies = POLICIES if policy == AUTO else (policy,)
-    if solver != PORTFOLIO:
-        return tuple(Attempt(one, solver) for one in policies)
-    exact = goals[0] == "latency" and available() and evaluations is not None  # it minimises no other objective
-    solvers = ("restarts", "cpsat") if exact else ("restarts",)
-    # Restarts begin with a list search, so that only the first policy needs one of its own.
-    return Attempt(policies[0], "heft"), *(Attempt(one, solver) for solver in solvers for one in policies)
-
-
 def modes_of(platform: Platform, name: str | None, profile: Profile | None = None) -> tuple[PowerMode, ...]:
     """Return the power modes to plan for, all of them for "auto"; UsageError for an unknown name.
 
@@ -317,58 +313,57 @@ def make_plan(
     policy: str = "edf",
     **options: Any,
 ) -> Plan:
-    """Return the plan of one pass through the strategies, without any simulation; arguments as of `SearchRequest.of`.
+    """Return the plan of one pass through the strategies; arguments as of `SearchRequest.of`.
 
     The verdict is "infeasible" only with a proof (`solver.proof`), "undecided" if no mapping was found that meets
     every requirement.  With `cuts`, a network that no engine takes whole is planned in parts; a stage that no engine
     can run makes the plan infeasible, without tasks.
     """
     request = SearchRequest.of(pipeline, platform, mode, objective, policy, **options)
-    draft = draft_plan(request)
-    return draft.finished(request.clock) if request.explain else draft.plan
+    found = passed(request)
+    return found.finished(request.clock) if request.explain else found.written
 
 
 # -- the outcome of strategies
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A plan without its uncertainty, which is computed only for plans that are kept.
-
-    `solution` is None for a plan without tasks, whose costs are not in doubt; `tried`: the names of the searches.
-    """
-
-    plan: Plan
-    solution: Solution | None
-    objective: Objective
-    tried: tuple[str, ...] = ()
-
-    def finished(self, clock: Clock = NO_CLOCK) -> Plan:
-        """Return the plan with its uncertainty, as far as it is known when the `clock` runs out."""
-        if self.solution is None:
-            return self.plan
-        deployment = self.solution.candidate.deployment
-        doubts = uncertainty(self.plan, deployment.workload, deployment.mapping, self.objective, clock)
-        return replace(self.plan, uncertainty=doubts)
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """What a search has found: a solution for every mode, and the best of them, for a pipeline as it was searched.
 
-    `draft`: a finished plan, after which nothing is tried; `tried`: the names of the searches so far.
+    `tried`: the names of the searches so far; `plan`: what was found as a plan, after which no other search is tried.
+    There is no solution where some stage has no engine: the plan has no tasks then.
     """
 
     pipeline: Pipeline
     solutions: tuple[Solution, ...] = ()
     best: Solution | None = None
-    draft: Draft | None = None
     tried: tuple[str, ...] = ()
+    plan: Plan | None = None
 
     @property
     def feasible(self) -> bool:
         """Return whether the best solution meets every requirement."""
         return self.best is not None and self.best.candidate.verdict == "feasible"
+
+    @property
+    def written(self) -> Plan:
+        """Return the plan, which a pass through the strategies has written."""
+        assert self.plan is not None
+        return self.plan
+
+    @property
+    def mapping(self) -> Mapping[str, Cost]:
+        """Return the best mapping, empty without a solution."""
+        return self.best.candidate.deployment.mapping if self.best else {}
+
+    def finished(self, clock: Clock = NO_CLOCK) -> Plan:
+        """Return the plan with its uncertainty, as far as it is known when the `clock` runs out."""
+        plan = self.written
+        if self.best is None:
+            return plan
+        doubts = uncertainty(plan, _load(self.best), self.mapping, plan.solver.objective[0], clock)
+        return replace(plan, uncertainty=doubts)
 
     def open_modes(self) -> tuple[PowerMode, ...]:
         """Return the modes that no proof rules out, that of the best mapping first."""
@@ -425,12 +420,10 @@ def every_mode(request: SearchRequest, found: Found) -> Found:
         model = costs.model(next((mode for mode in modes if mode.default), modes[0]))
         necessities = no_engine(graph, model, request.cuts) if excluded else ()
         plan = unplaceable(graph, model, request.policy, request.goals, necessities)
-        return replace(found, pipeline=required.pipeline, draft=Draft(plan, None, request.goals[0]))
+        return replace(found, pipeline=required.pipeline, plan=plan)
     if not excluded:
         solutions = [replace(solution, proof=None) for solution in solutions]
-    return replace(
-        found, pipeline=required.pipeline, solutions=tuple(solutions), best=min(solutions, key=_order), draft=None
-    )
+    return replace(found, pipeline=required.pipeline, solutions=tuple(solutions), best=min(solutions, key=_order))
 
 
 def _in_mode(
@@ -546,20 +539,15 @@ def deep_queues(request: SearchRequest, found: Found) -> Found:
     deep, modes = deepened(request.pipeline), found.open_modes()
     if request.solver != "heft" or deep is request.pipeline or found.feasible or not modes:
         return found
-    if not any(map(_too_shallow, found.solutions)):
+    unmet = ((_load(one), violation) for one in found.solutions if one.open for violation in one.candidate.violations)
+    if not any(may_be_deeper(workload, violation) for workload, violation in unmet):
         return found
     return every_mode(replace(request, modes=modes), replace(found, pipeline=deep))
 
 
-def _too_shallow(solution: Solution) -> bool:
-    violations = solution.candidate.violations
-    return solution.open and any(may_be_deeper(_load(solution), violation) for violation in violations)
-
-
 def settle_choices(request: SearchRequest, found: Found) -> Found:
     """Choose the longest slices, then the shallowest queues, that leave the best solution feasible."""
-    assert found.best is not None
-    return found.with_best(settled(found.best, request.goals))
+    return found if found.best is None else found.with_best(settled(found.best, request.goals))
 
 
 def further_attempts(request: SearchRequest, found: Found) -> Found:
@@ -572,7 +560,10 @@ def further_attempts(request: SearchRequest, found: Found) -> Found:
     few = len(request.pipeline.stages) <= FEW  # a program of more takes its share to be built
     others = [other for other in request.attempts[1:] if few or other.solver != "cpsat"]
     modes = found.open_modes()
-    if not others or (found.feasible and not _unproved_high(request, found)) or not (found.feasible or modes):
+    mixed = any(stage.high is not None for stage in found.pipeline.stages)
+    if not others or not (found.feasible or modes):
+        return found
+    if found.feasible and not (mixed and _written(request, found).verdict != "feasible"):
         return found
     clock = request.whole.part(_LAST)
     for number, attempt in enumerate(others):
@@ -581,42 +572,32 @@ def further_attempts(request: SearchRequest, found: Found) -> Found:
         found = replace(found, tried=(*found.tried, attempt.name))
         weights = [_WEIGHTS.get(other.solver, 1) for other in others[number:]]
         mine = clock.part(weights[0] / sum(weights))
-        start = dict(found.best.candidate.deployment.mapping) if found.best else request.start
-        draft = draft_plan(replace(request, attempts=(attempt,), modes=modes, clock=mine, explain=False, start=start))
-        if draft.plan.verdict == "feasible":
-            report = replace(draft.plan.solver, portfolio=found.tried, found_by=attempt.name)
-            return replace(found, draft=replace(draft, plan=replace(draft.plan, solver=report)))
+        start = dict(found.mapping) if found.best else request.start
+        small = replace(request, attempts=(attempt,), modes=modes, clock=mine, explain=False, start=start)
+        other = passed(small, PLACING)
+        if other.written.verdict == "feasible":
+            report = replace(other.written.solver, portfolio=found.tried, found_by=attempt.name)
+            return replace(other, tried=found.tried, plan=replace(other.written, solver=report))
     return found
 
 
-def _unproved_high(request: SearchRequest, found: Found) -> bool:
-    mixed = any(stage.high is not None for stage in found.pipeline.stages)
-    return mixed and _written(request, found).verdict != "feasible"
+def written(request: SearchRequest, found: Found) -> Found:
+    """Write the plan, with conflicts and levers if the request explains: these take a while and may lead to a plan yet.
 
-
-STRATEGIES: tuple[Strategy, ...] = (shallow_queues, deep_queues, settle_choices, further_attempts)
-"""The strategies in order; one that finishes a draft is the last."""
-
-
-def draft_plan(request: SearchRequest) -> Draft:
-    """Return the plan of one pass through the strategies, without its uncertainty."""
-    found = Found(request.pipeline, tried=(request.attempts[0].name,))
-    for strategy in STRATEGIES:
-        try:
-            found = strategy(request, found)
-        except OutOfTime:
-            if found.best is None:
-                raise
-            break
-        if found.draft is not None:
-            return replace(found.draft, tried=found.tried)
+    The time that is left never keeps it from being written.
+    """
+    if found.plan is not None:
+        return found
     assert found.best is not None
+    best = found.best
     if "energy" in request.goals and (request.explain or found.feasible):
-        best = found.best
-        notes = _joined(best.notes, kept([], lambda: list(refusals(best.candidate))))
+        notes = dict(best.notes)
+        for name, text in kept([], lambda: list(refusals(best.candidate))):
+            notes[name] = f"{notes[name]}; {text}" if name in notes else text
         found = replace(found, best=replace(best, notes=notes))
-    explained = kept(None, lambda: _explained(request, found)) if request.explain else None
-    return explained or Draft(_written(request, found), found.best, request.goals[0], found.tried)
+    if request.explain and (explained := kept(None, lambda: _explained(request, found))):
+        return explained
+    return replace(found, plan=_written(request, found))
 
 
 def _written(request: SearchRequest, found: Found) -> Plan:
@@ -625,18 +606,10 @@ def _written(request: SearchRequest, found: Found) -> Plan:
         return write_plan(found.best, found.solutions, request.goals, None, found.pipeline)
 
 
-def _joined(notes: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[str, str]:
-    result = dict(notes)
-    for name, text in more:
-        result[name] = f"{result[name]}; {text}" if name in result else text
-    return result
-
-
 # -- explanations
 
 
-def _explained(request: SearchRequest, found: Found) -> Draft:
-    """Return the plan of what was found with conflicts and levers, which take a while and may lead to a plan yet."""
+def _explained(request: SearchRequest, found: Found) -> Found:
     clock = request.clock.next(_explaining(request)) if request.clock.limited else request.clock
     assert found.best is not None
     best, conflicts = _conflicts(found.best, request.goals, clock.part(SEARCH))
@@ -649,7 +622,7 @@ def _explained(request: SearchRequest, found: Found) -> Draft:
     alternatives = _alternatives(request, found, clock.part(SEARCH))
     assert found.best is not None
     plan = write_plan(found.best, found.solutions, request.goals, alternatives, found.pipeline, clock)
-    return Draft(replace(plan, conflicts=conflicts), found.best, request.goals[0], found.tried)
+    return replace(found, plan=replace(plan, conflicts=conflicts))
 
 
 def _explaining(request: SearchRequest) -> int:
@@ -697,124 +670,23 @@ def _alternatives(request: SearchRequest, found: Found, clock: Clock) -> list[So
 # -- the loop: search, simulate, search again
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """A plan of one budget, the draft that it is a refinement of, and the names of the searches tried before it."""
+def simulated(request: SearchRequest, found: Found) -> Found:
+    """Simulate the plan, search again with the simulated times until both agree, and keep the best simulation.
 
-    plan: Plan
-    draft: Draft
-    tried: tuple[str, ...]
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """Return the key that orders plans; smaller is better.  Values of latency are simulated ones where they can."""
-        return self.plan.verdict != "feasible", float(self.plan.solver.value or 0)
-
-
-def search(request: SearchRequest) -> Plan:
-    """Return the best plan within the budget of a request, with its uncertainty if `explain` is set."""
-    stages, asked, spent = len(request.pipeline.stages), request.time_limit or math.inf, since_command()
-    whole = asked - (spent or 0.0)
-    ending = max(min(ENDING * whole, whole - (WRITING if spent is None else SHOWING) * stages), 0.0)
-    limit = None if math.isinf(whole) else min(SEARCHING * whole, ending)
-    budget = request.budget if stages <= FEW else max(request.budget, MOVES * stages)
-    request = replace(request, clock=Clock.of(None, limit), budget=budget)
-    with within(max(ending, LEAST_S) if asked < SHORT_S else ending):
-        try:
-            plan = _with_doubts(request, result := _widened(request))
-            tried, beyond = result.tried, result.draft.solution.beyond if result.draft.solution else ()
-        except OutOfTime:
-            request.clock.late()  # the search may not have read the clock since its time ended
-            plan, tried, beyond = _unmapped(request), (request.attempts[0].name,), ()
-    return without_contradictions(_undecided(cut_off(plan, request.clock), request, tried, beyond))
-
-
-def _with_doubts(request: SearchRequest, result: _Result) -> Plan:
-    """Return the plan with its uncertainty, which has a budget of its own, if the request asks for it."""
-    if not request.explain or not result.plan.tasks:
-        return result.plan
-    clock = request.clock.next(_explaining(request))
-
-    def finished() -> Plan:
-        check()
-        return result.draft.finished(clock)
-
-    return replace(result.plan, uncertainty=kept(result.draft.plan, finished).uncertainty)
-
-
-def _unmapped(request: SearchRequest) -> Plan:
-    """Return the plan without tasks of a search whose time was over before it had a first mapping."""
-    mode = next((mode for mode in request.modes if mode.default), request.modes[0])
-    graph, late = task_graph(request.pipeline), "a first mapping of all stages"
-    workload = Workload(graph, request.costs.model(mode), request.policy)
-    return without_tasks(workload, request.goals, SearchReport(status=f"no time for {late}"))
-
-
-def _widened(request: SearchRequest) -> _Result:
-    """Return the best plan of searches with ever larger budgets, each `FACTOR` times the one before.
-
-    A larger budget divides its evaluations otherwise, and what is better by estimate may be worse by simulation; so a
-    search with all smaller budgets before it is what makes a longer one never worse.  The series ends where a budget
-    was not used up: a larger one would find the same.
+    An estimate without interference cannot distinguish two mappings whose stages wait for each other differently.  The
+    waiting times and co-running traffic seen in the simulation of a plan enter the next search, in the plan's mode and
+    as it was found.  Only times change if the first objective is neither latency nor the longest chain's latency.
     """
-    if request.evaluations is None:
-        return _searched(request)
-    budgets = [LEAST]
-    while budgets[-1] * FACTOR <= request.evaluations:
-        budgets.append(budgets[-1] * FACTOR)
-    stages = len(request.pipeline.stages)
-    budgets = [budget * min(max(stages // FEW, 1) * 2, MORE) if stages > FEW else budget for budget in budgets]
-    quick, results = replace(request, explain=False), list[_Result]()
-    for budget in budgets[:-1]:
-        try:
-            results.append(_searched(replace(quick, clock=request.clock.afresh(budget), start=_start(results))))
-        except OutOfTime:
-            if not results:
-                raise
-            return _best(results)
-        complete, verdict = not request.clock.spent, results[-1].plan.verdict
-        if request.clock.cut_off or (complete and verdict == "feasible"):
-            return _best(results)
-        if complete or verdict == "infeasible":
-            break
-    explained = quick if any(result.plan.verdict == "feasible" for result in results) else request
-    try:
-        clock = request.clock.afresh(budgets[-1])
-        results.append(_searched(replace(explained, clock=clock, start=_start(results))))
-    except OutOfTime:
-        if not results:
-            raise
-    return _best(results)
-
-
-def _start(results: Sequence[_Result]) -> Mapping[str, Cost]:
-    """Return the mapping of the best plan so far, from which the search of many stages goes on."""
-    solution = _best(results).draft.solution if results else None
-    return dict(solution.candidate.deployment.mapping) if solution else {}
-
-
-def _best(results: Sequence[_Result]) -> _Result:
-    """Return the best feasible plan, the last of equal ones, else the last plan, with the evaluations of all."""
-    feasible = [result for result in results if result.plan.verdict == "feasible"]
-    best = min(reversed(feasible), key=lambda result: result.rank, default=results[-1])
-    evaluated = sum(result.plan.solver.evaluated or 0 for result in results)
-    if best.plan.solver.evaluated is None:
-        return best
-    return replace(best, plan=replace(best.plan, solver=replace(best.plan.solver, evaluated=evaluated)))
-
-
-def _searched(request: SearchRequest) -> _Result:
-    """Return the plan of all attempts within the work of the request's clock, without its uncertainty."""
     first, *others = request.attempts
-    whole, simulate, exact = request.clock, request.simulate, first.solver == "cpsat"
-    clock = whole.part(BEFORE_OTHERS) if first.solver == "heft" else whole
-    start = clock.part(FIRST) if simulate and not exact else clock
-    draft = draft_plan(replace(request, clock=start, whole=whole))
-    plan, tried = draft.plan, draft.tried
+    plan, simulate = found.written, request.simulate
     used = next((other for other in others if other.name == plan.solver.found_by), first)
-    clock = clock if used is first else whole
-    if simulate is None or not plan.tasks:
-        return _Result(plan, draft, tried)
+    clock = request.rounds if used is first else request.whole
+    means = means_of(plan, simulate, clock) if simulate and plan.tasks else None
+    goal = next(iter(plan.solver.objective), None)
+    if means is None or simulate is None:
+        return found
+    if used.solver not in ("heft", "auto") or goal not in VALUES:
+        return replace(found, plan=with_means(plan, means))
     deep = any("queue" in choices for choices in (plan.solver.chosen or {}).values())
     like_it = replace(
         request,
@@ -825,87 +697,154 @@ def _searched(request: SearchRequest) -> _Result:
         explain=False,
         clock=clock,
     )
-    drafts = [draft]
+    best, value, tried, observed = found, VALUES[goal], [_places(plan)], _observed(plan, means)
+    anchor, rounds, fixed, stalled, evaluated = observed, 1, False, 0, plan.solver.evaluated or 0
+    most = MANY_ROUNDS if observed.loads else ROUNDS
+    while rounds < most and (stalled < STALLED or not observed.loads) and not clock.over():
+        try:
+            other = passed(replace(like_it, observed=observed, start=best.mapping), PLACING)
+        except OutOfTime:
+            break
+        evaluated += other.written.solver.evaluated or 0
+        if _places(other.written) in tried or other.written.verdict != "feasible":
+            fixed = True
+            break
+        tried.append(_places(other.written))
+        others_means = means_of(other.written, simulate, clock)
+        if others_means is None:
+            break
+        rounds += 1
+        more, stalled = _observed(other.written, others_means), stalled + 1
+        if value(others_means.chains.values()) < value(means.chains.values()):
+            best, means, anchor, stalled = other, others_means, more, 0
+        last = anchor if more.loads else more  # what the next search starts from is known as it was seen
+        extra = {**observed.extra_ns, **more.extra_ns, **last.extra_ns}
+        offset = {**observed.offset_ns, **more.offset_ns, **last.offset_ns}
+        observed = replace(last, extra_ns=extra, offset_ns=offset)
+    report = best.written.solver
+    report = replace(report, notes={**(report.notes or {}), **(plan.solver.notes or {})})
+    if evaluated and len(plan.tasks) > FEW and report.evaluated is not None:
+        report = replace(report, evaluated=evaluated)
+    refined = with_means(replace(best.written, solver=report), means, rounds, fixed)
+    return replace(best, tried=found.tried, plan=refined)
 
-    def again(observed: Observed, best: Plan) -> Plan:
-        mine = next(draft.solution for draft in drafts if draft.plan.tasks == best.tasks)
-        start = mine.candidate.deployment.mapping if mine else {}
-        drafts.append(draft_plan(replace(like_it, observed=observed, start=start)))
-        return drafts[-1].plan
 
-    refined = refine(plan, simulate, again if used.solver in ("heft", "auto") and not exact else None, clock)
-    return _Result(refined, next(draft for draft in drafts if draft.plan.tasks == refined.tasks), tried)
+PLACING: tuple[Strategy, ...] = (shallow_queues, deep_queues, settle_choices)
+"""The strategies that map stages, in one way to search."""
+STRATEGIES: tuple[Strategy, ...] = (*PLACING, further_attempts, written, simulated)
+"""The strategies in order."""
 
 
-def refine(
-    plan: Plan, simulate: Simulate, again: Callable[[Observed, Plan], Plan] | None = None, clock: Clock = NO_CLOCK
-) -> Plan:
-    """Return the plan with expected times from its simulation, or a better plan found from the simulated times.
+def passed(request: SearchRequest, strategies: Sequence[Strategy] = STRATEGIES) -> Found:
+    """Return what strategies find, one after the other, and its plan; the deadline ends a strategy, not the pass."""
+    found = Found(request.pipeline, tried=(request.attempts[0].name,))
+    for strategy in strategies:
+        try:
+            found = strategy(request, found)
+        except OutOfTime:
+            if found.best is None:
+                raise
+    return written(request, found)
 
-    An estimate without interference cannot distinguish two mappings whose stages wait for each other differently.  The
-    waiting times and co-running traffic seen in the simulation of a plan enter the next search; the plan with the best
-    simulation is returned.
 
-    `again` replans in the plan's mode; without it, or if the first objective is neither latency nor the longest
-    chain's latency, only times change.
-    `solver` gains `rounds`, the number of plans simulated, and `fixed_point`, whether they reached one; no plan is
-    made after `clock`.  An infeasible plan is returned unchanged, because its queues grow without bound.  So is a plan
-    with more than `MOST` jobs to simulate, and a plan that is ready too late.
+def search(request: SearchRequest) -> Plan:
+    """Return the best plan of passes with ever larger budgets, with its uncertainty if `explain` is set.
+
+    Each budget is `FACTOR` times the one before.  A larger one divides its evaluations otherwise, and what is better by
+    estimate may be worse by simulation; so a search with all smaller budgets before it is what makes a longer one never
+    worse.  The series ends where a budget was not used up: a larger one would find the same.
+    """
+    stages, allowed, spent = len(request.pipeline.stages), request.time_limit or math.inf, since_command()
+    rest = allowed - (spent or 0.0)
+    ending = max(min(ENDING * rest, rest - (WRITING if spent is None else SHOWING) * stages), 0.0)
+    guard = Clock.of(None, None if math.isinf(rest) else min(SEARCHING * rest, ending))
+    request = replace(request, budget=request.budget if stages <= FEW else max(request.budget, MOVES * stages))
+    budgets: list[float] = [LEAST if request.evaluations is not None else math.inf]
+    while request.evaluations is not None and budgets[-1] * FACTOR <= request.evaluations:
+        budgets.append(budgets[-1] * FACTOR)
+    more = min(max(stages // FEW, 1) * 2, MORE) if stages > FEW else 1
+    series = list[Found]()
+    with within(max(ending, LEAST_S) if allowed < SHORT_S else ending):
+        try:
+            while budgets:
+                whole = guard.afresh(budgets.pop(0) * more)
+                rounds = whole.part(BEFORE_OTHERS) if request.solver == "heft" else whole
+                clock = rounds.part(FIRST) if request.simulate and request.solver != "cpsat" else rounds
+                start = _best(series).mapping if series else {}
+                last = not budgets and all(found.written.verdict != "feasible" for found in series)
+                settings = replace(request, explain=request.explain and last, start=start)
+                series.append(passed(replace(settings, clock=clock, rounds=rounds, whole=whole)))
+                complete, verdict = not guard.spent, series[-1].written.verdict
+                if guard.cut_off or (complete and verdict == "feasible"):
+                    break
+                if complete or verdict == "infeasible":
+                    del budgets[:-1]
+        except OutOfTime:
+            guard.late()  # the search may not have read the clock since its time ended
+        found = _best(series) if series else _unmapped(request)
+        if request.explain:
+            clock = guard.next(_explaining(request))
+            found = replace(found, plan=kept(found.written, lambda: found.finished(clock)))
+    return without_contradictions(_undecided(replace(found, plan=cut_off(found.written, guard)), request))
+
+
+def _unmapped(request: SearchRequest) -> Found:
+    """Return the plan without tasks of a search whose time was over before it had a first mapping."""
+    mode = next((mode for mode in request.modes if mode.default), request.modes[0])
+    workload = Workload(task_graph(request.pipeline), request.costs.model(mode), request.policy)
+    plan = without_tasks(workload, request.goals, SearchReport(status="no time for a first mapping of all stages"))
+    return Found(request.pipeline, tried=(request.attempts[0].name,), plan=plan)
+
+
+def _best(series: Sequence[Found]) -> Found:
+    """Return what has the best feasible plan, the last of equal ones, else the last, with the evaluations of all.
+
+    Values of latency are simulated ones where they can be.
+    """
+    feasible = [found for found in series if found.written.verdict == "feasible"]
+    best = min(reversed(feasible), key=lambda found: float(found.written.solver.value or 0), default=series[-1])
+    report = best.written.solver
+    if report.evaluated is None:
+        return best
+    report = replace(report, evaluated=sum(found.written.solver.evaluated or 0 for found in series))
+    return replace(best, plan=replace(best.written, solver=report))
+
+
+def refine(plan: Plan, simulate: Simulate, clock: Clock = NO_CLOCK) -> Plan:
+    """Return the plan with expected times from its simulation, or as it is where it is not simulated (`means_of`)."""
+    means = means_of(plan, simulate, clock)
+    return plan if means is None else with_means(plan, means)
+
+
+def means_of(plan: Plan, simulate: Simulate, clock: Clock) -> Means | None:
+    """Return the means over a simulation of a plan.
+
+    None for an infeasible plan, because its queues grow without bound, one with more than `MOST` jobs to simulate, and
+    one that is ready too late.
     """
     # one simulation even where the budget is spent: an estimate would win over what another budget found and simulated
     length = steady_ns(plan)
     jobs = sum(length // max(task.period_ns, 1) for task in plan.tasks)
     if plan.verdict != "feasible" or clock.late() or jobs > MOST:
-        return plan
-
-    def simulated(one: Plan) -> Means | None:
-        def means() -> Means:
-            with within(clock.seconds()):
-                return simulate(one, steady_ns(one))
-
-        return kept(None, means)
-
-    first = simulated(plan)
-    if first is None:
+        return None
+    try:
+        with within(clock.seconds()):
+            return simulate(plan, length)
+    except OutOfTime:
         clock.late()  # the simulation reads the deadline only, and the plan says whether the clock ran out
-        return plan
-    best, means, rounds, fixed, evaluated = plan, first, 1, True, 0
-    goal = next(iter(plan.solver.objective), None)
-    value = max if goal == "longest" else sum
-    if again is not None and goal in ("latency", "longest"):
-        tried, observed = [_places(plan)], _observed(plan, means)
-        fixed, anchor, evaluated, stalled = False, observed, plan.solver.evaluated or 0, 0
-        most = MANY_ROUNDS if observed.loads else ROUNDS
-        while rounds < most and (stalled < STALLED or not observed.loads) and not clock.over():
-            try:
-                other = again(observed, best)
-            except OutOfTime:
-                break
-            evaluated += other.solver.evaluated or 0
-            if _places(other) in tried or other.verdict != "feasible":
-                fixed = True
-                break
-            tried.append(_places(other))
-            others = simulated(other)
-            if others is None:
-                break
-            rounds += 1
-            more, stalled = _observed(other, others), stalled + 1
-            if value(others.chains.values()) < value(means.chains.values()):
-                best, means, anchor, stalled = other, others, more, 0
-            last = anchor if more.loads else more  # what the next search starts from is known as it was seen
-            extra = {**observed.extra_ns, **more.extra_ns, **last.extra_ns}
-            offset = {**observed.offset_ns, **more.offset_ns, **last.offset_ns}
-            observed = replace(last, extra_ns=extra, offset_ns=offset)
-    chains = tuple(replace(c, expected_ns=means.chains.get(c.name, c.expected_ns)) for c in best.chains)
-    notes = {**(best.solver.notes or {}), **(plan.solver.notes or {})}
-    report = replace(best.solver, notes=notes, rounds=rounds, fixed_point=fixed)
-    if evaluated and len(best.tasks) > FEW and report.evaluated is not None:
-        report = replace(report, evaluated=evaluated)
-    if goal in ("latency", "longest"):
+        return None
+
+
+def with_means(plan: Plan, means: Means, rounds: int = 1, fixed_point: bool = True) -> Plan:
+    """Return a plan with expected times from its simulation, the last of so many, and whether they agree with it."""
+    chains = tuple(replace(c, expected_ns=means.chains.get(c.name, c.expected_ns)) for c in plan.chains)
+    notes = dict(plan.solver.notes or {})
+    report = replace(plan.solver, notes=notes, rounds=rounds, fixed_point=fixed_point)
+    value = VALUES.get(next(iter(report.objective), ""))
+    if value is not None:
         reached = float(value(chain.expected_ns for chain in chains))
         report = replace(report, value=reached, gap=gap(reached, report.bound))
-    return replace(best, chains=chains, solver=report)
+    return replace(plan, chains=chains, solver=report)
 
 
 def steady_ns(plan: Plan) -> int:
@@ -945,13 +884,12 @@ def _places(plan: Plan) -> tuple[tuple[str, str, str, tuple[int, ...]], ...]:
     return tuple((task.name, task.engine, task.precision, task.lanes) for task in plan.tasks)
 
 
-def _undecided(plan: Plan, request: SearchRequest, tried: Sequence[str], beyond: Sequence[Violation] = ()) -> Plan:
-    """Return an undecided plan with the searches tried and what would decide it; any other plan as it is.
-
-    `beyond`: requirements that no mapping's bounds meet in its mode.
-    """
+def _undecided(found: Found, request: SearchRequest) -> Plan:
+    """Return an undecided plan with the searches tried and what would decide it; any other plan as it is."""
+    plan, tried = found.written, found.tried
     if plan.verdict != "undecided":
         return plan
+    beyond = found.best.beyond if found.best else ()  # requirements that no mapping's bounds meet in its mode
     lines = []
     for one in beyond:
         sampled = sum(value for term, value in one.terms if SAMPLED in term)
@@ -960,7 +898,7 @@ def _undecided(plan: Plan, request: SearchRequest, tried: Sequence[str], beyond:
             f"stages on its way that sample instead of being triggered: {format_duration(sampled)} of it"
         )
     if beyond and len(request.modes) == 1:
-        return replace(plan, solver=replace(plan.solver, portfolio=tuple(tried), decide=tuple(lines)))
+        return replace(plan, solver=replace(plan.solver, portfolio=tried, decide=tuple(lines)))
     if plan.solver.cut_off:
         lines.append(f"more time than {request.time_limit:g} s, which cut the search off: --time-limit")
     elif plan.solver.status == SPENT and request.evaluations is not None:
@@ -977,4 +915,4 @@ def _undecided(plan: Plan, request: SearchRequest, tried: Sequence[str], beyond:
     unbounded = [chain.name for chain in plan.chains if chain.bound_ns is None]
     if unbounded and not plan.violations and not plan.solver.cut_off:
         lines.append(f"a bound for {', '.join(unbounded)}: no analysis has one (socsched analyze gives the reasons)")
-    return replace(plan, solver=replace(plan.solver, portfolio=tuple(tried), decide=tuple(lines)))
+    return replace(plan, solver=replace(plan.solver, portfolio=tried, decide=tuple(lines)))

@@ -24,7 +24,6 @@ from socsched.planning.clock import Clock, count
 from socsched.planning.io import to_document
 from socsched.planning.plan import Necessity, Plan, Proof, Uncertainty
 from socsched.planning.search import Attempt, SearchRequest, make_plan, modes_of, refine, steady_ns
-from socsched.planning.workload import Observed
 from socsched.reporting import junit, summary
 from socsched.reporting.plan_diff import diff
 from socsched.reporting.terminal import console, plan_view
@@ -221,12 +220,8 @@ SECOND = 10**9
 def both(pipeline: str, platform: str, mode: str) -> tuple[Plan, Plan]:
     """Return a plan as first made, and refined."""
     workload, board = get_pipeline(pipeline), get_platform(platform)
-
-    def again(observed: Observed, _: Plan | None = None) -> Plan:
-        return make_plan(workload, board, mode, work=stage_work, observed=observed, cuts=False)
-
-    first = again(Observed())
-    return first, refine(first, mean_times, again)
+    first = make_plan(workload, board, mode, work=stage_work, cuts=False)
+    return first, make_plan(workload, board, mode, work=stage_work, cuts=False, simulate=mean_times)
 
 
 def means(plan: Plan, duration_ns: int, seed: int) -> dict[str, float]:

@@ -19,14 +19,14 @@ from socsched.errors import UsageError
 from socsched.planning.clock import Clock
 from socsched.planning.feasibility.remedies import verify_levers
 from socsched.planning.plan import Plan
-from socsched.planning.search import Draft, SearchRequest, draft_plan
+from socsched.planning.search import Found, SearchRequest, passed
 from socsched.planning.uncertainty import _expected
 from socsched.reporting.terminal import open_questions
 from tests.sim.toy_platform import MS, lines, platform, takes
 
 
-def draft_of(*stages: tuple[dict[str, tuple[float, float]], int]) -> Draft:
-    """Return the draft of stages, each with a sensor: times (ms) and errors by engine, and a deadline (ms)."""
+def draft_of(*stages: tuple[dict[str, tuple[float, float]], int]) -> Found:
+    """Return what is found for stages, each with a sensor: times (ms) and errors by engine, and a deadline (ms)."""
     made = []
     for number, (costs, deadline) in enumerate(stages):
         times = tuple(
@@ -34,7 +34,7 @@ def draft_of(*stages: tuple[dict[str, tuple[float, float]], int]) -> Draft:
             for e, (time, error) in costs.items()
         )
         made.append((40 * MS, deadline * MS, (Stage(f"t{number}", "", None, costs=times, share=1),)))
-    return draft_plan(SearchRequest.of(lines(*made), platform("full", "segment"), work=lambda *_: None))
+    return passed(SearchRequest.of(lines(*made), platform("full", "segment"), work=lambda *_: None))
 
 
 def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:
@@ -156,8 +156,8 @@ def test_costs_that_were_not_examined_are_not_said_to_change_nothing(monkeypatch
 
 def test_levers_that_no_time_was_left_for_are_not_said_to_be_missing() -> None:
     draft = draft_of(({"acc": (16.0, 0.5), "cpu": (15.0, 0.1)}, 14))
-    assert draft.solution is not None
-    candidate = draft.solution.candidate
+    assert draft.best is not None
+    candidate = draft.best.candidate
     workload, mapping = candidate.deployment.workload, candidate.deployment.mapping
     ((late, *_),) = verify_levers(workload, mapping, candidate.violations, {}, Clock.of(0))
     assert late == "no time was left to try changes"

@@ -198,11 +198,23 @@ class CostModel:
 
     def candidates(self, stage: Stage) -> list[Cost]:
         """Return the stage's costs, one per engine, accepted precision and share that can run it."""
-        return self._all(stage)[0]
+        key = _asked(stage)
+        if key not in self._known:
+            costs: list[Cost] = []
+            refusals: list[Refusal] = []
+            for engine, precision in itertools.product(self.platform.engines, stage.precisions):
+                offers = self._pair(stage, engine, precision)
+                if isinstance(offers, str):
+                    refusals.append(Refusal(stage.name, engine.id, precision, offers))
+                else:
+                    costs += offers
+            self._known[key] = (costs, refusals)
+        return self._known[key][0]
 
     def refused(self, stage: Stage) -> list[Refusal]:
         """Return the (engine, precision) pairs that cannot run the stage, with the reason."""
-        return self._all(stage)[1]
+        self.candidates(stage)
+        return self._known[_asked(stage)][1]
 
     def work_of(self, stage: Stage, precision: str) -> StageWork | None:
         """Return the work of a stage in a precision, None for a stage without model."""
@@ -236,33 +248,19 @@ class CostModel:
         options = self.candidates(stage)
         return self.work_of(stage, options[0].precision) if options else None
 
-    def _all(self, stage: Stage) -> tuple[list[Cost], list[Refusal]]:
-        key = _asked(stage)
-        if key not in self._known:
-            costs: list[Cost] = []
-            refusals: list[Refusal] = []
-            for engine in self.platform.engines:
-                for precision in stage.precisions:
-                    found = self._pair(stage, engine, precision)
-                    if isinstance(found, str):
-                        refusals.append(Refusal(stage.name, engine.id, precision, found))
-                    else:
-                        costs += found
-            self._known[key] = (costs, refusals)
-        return self._known[key]
-
     def _divided(self, whole: CostModel, stage: Stage, engine: Engine, precision: str) -> list[Cost] | str:
         """Return the cost of a stage on its portion of an engine, or why it cannot run there."""
         entire = whole.platform.engine(engine.id)
-        found = whole._pair(stage, entire, precision)
-        if isinstance(found, str):
-            return found
+        costs = whole._pair(stage, entire, precision)
+        if isinstance(costs, str):
+            return costs
         state, groups = whole.mode.engines[engine.id], stage.portions[engine.id][1]
         work = whole.work_of(stage, precision)
         others = self.others.get(stage.name, ())
-        return [on_share(cost, work, entire, state, groups, whole.dram, others) for cost in found]
+        return [on_share(cost, work, entire, state, groups, whole.dram, others) for cost in costs]
 
     def _pair(self, stage: Stage, engine: Engine, precision: str) -> list[Cost] | str:
+        """Return the costs of a stage on an engine in a precision, one per share, or why it cannot run there."""
         if self.undivided is not None and engine.id in stage.portions:
             return self._divided(self.undivided, stage, engine, precision)
         state = self.mode.engines[engine.id]
@@ -280,8 +278,10 @@ class CostModel:
             return str(error)
         if work and not work.host_code and not self.runtime and (lacking := uncompiled(engine, precision)):
             return lacking
-        reasons = self._broken_rules(stage, engine, precision, work) if work else ()
-        if reasons:
+        place = (_key(stage), engine.id, precision)
+        if work and place not in self._broken:
+            self._broken[place] = check_operators(work, engine)
+        if work and (reasons := self._broken[place]):
             return reasons[0] if len(reasons) == 1 else f"{reasons[0]} (and {len(reasons) - 1} more)"
         costs = [
             cost
@@ -289,12 +289,6 @@ class CostModel:
             if (cost := self._cost(stage, engine, precision, share, work)) is not None
         ]
         return costs or "no model, and no known execution time for this engine"
-
-    def _broken_rules(self, stage: Stage, engine: Engine, precision: str, work: StageWork) -> tuple[str, ...]:
-        key = (_key(stage), engine.id, precision)
-        if key not in self._broken:
-            self._broken[key] = check_operators(work, engine)
-        return self._broken[key]
 
     def hops(self, producer: Stage, written: Place, consumer: Stage, read: Place) -> list[Hop]:
         """Return the tensors handed from one stage to another, each with its engine and precision."""
@@ -306,12 +300,22 @@ class CostModel:
         return self._hops[key]
 
     def _cost(self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None) -> Cost | None:
-        chosen = self._fastest(stage, engine, precision, share, work)
-        if chosen is None:
+        """Return the cost with the runtime that takes the least time, the first of equals; measured ones first.
+
+        The engine, the units and the data type being the same, no other runtime could be of use to a plan.
+        """
+        best: tuple[bool, int, str, Estimate] | None = None
+        for runtime in offered(engine, work):
+            if best is not None and self.profile is None and never_faster(runtime):
+                continue
+            estimate, measured = self._estimate(stage, engine, precision, share, work, runtime)
+            if estimate is not None and (best is None or (not measured, estimate.time_ns) < best[:2]):
+                best = not measured, estimate.time_ns, runtime.name, estimate
+        if best is None:
             return None
-        runtime, found = chosen
+        _, time_ns, name, chosen = best
         least = engine.preemption.least_ns
-        segments = joined(found.segments, round(least.value)) if least else found.segments
+        segments = joined(chosen.segments, round(least.value)) if least else chosen.segments
         size = sum(segment.bytes for segment in segments)
         picojoule = self.platform.dram.picojoule_per_byte.value
         cost = Cost(
@@ -320,32 +324,16 @@ class CostModel:
             mode=self.mode.name,
             precision=precision,
             share=share,
-            time_ns=found.time_ns,
+            time_ns=time_ns,
             bytes=size,
-            energy_uj=job_energy_uj(engine, self.mode, share, found.time_ns, size, picojoule),
+            energy_uj=job_energy_uj(engine, self.mode, share, time_ns, size, picojoule),
             segments=segments,
-            provenance=found.provenance,
-            source=found.source,
-            error=found.error,
-            runtime=runtime,
+            provenance=chosen.provenance,
+            source=chosen.source,
+            error=chosen.error,
+            runtime=name,
         )
         return self.adjust(cost) if self.adjust else cost
-
-    def _fastest(
-        self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
-    ) -> tuple[str, Estimate] | None:
-        """Return the runtime that takes the least time, the first of equals, and its estimate; measured ones first.
-
-        The engine, the units and the data type being the same, no other runtime could be of use to a plan.
-        """
-        best: tuple[bool, int, str, Estimate] | None = None
-        for runtime in offered(engine, work):
-            if best is not None and self.profile is None and never_faster(runtime):
-                continue
-            found, measured = self._estimate(stage, engine, precision, share, work, runtime)
-            if found is not None and (best is None or (not measured, found.time_ns) < best[:2]):
-                best = not measured, found.time_ns, runtime.name, found
-        return best[2:] if best else None
 
     def _estimate(
         self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None, runtime: Runtime

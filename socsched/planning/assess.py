@@ -226,40 +226,39 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
     places = tuple((task.lanes, task.wcet_ns) for task in deployment.tasks)
     key = (workload.key(), tuple(deployment.mapping.values()), places, thorough)
     results = workload.results.analyses
-    found = results.get(key) or _assess(deployment, thorough)
-    terms = sum(len(response.terms) for response in found.responses.values())
-    if len(results) < min(MOST_RESULTS, MOST_TERMS // max(terms, 1)):
-        results[key] = found
-    if workload.observed is NOTHING:
-        return found
-    seen = expected_latencies(workload.graph, found.tasks, workload.observed, workload.sources(found.tasks))
-    return replace(found, chains=tuple(replace(chain, expected_ns=seen[chain.name]) for chain in found.chains))
-
-
-def _assess(deployment: Deployment, thorough: bool) -> Assessment:
-    workload = deployment.workload
-    graph, tasks = workload.graph, deployment.tasks
-    rt = convert(tasks, workload.engines(), workload.sensors())
-    needs = requirements(graph.pipeline, tasks, workload.sources(tasks))
-    quieter = Corunning(tasks, workload.engines(), workload.contention(), True).without_absent
-    if workload.policy == "edf":
-        movable = all(task.on_late == "continue" for task in tasks)
-        choice = _edf(rt, needs, 12 if thorough else 5, movable, quieter)
-    else:
-        choice = _fp(rt, needs, thorough, quieter)
-    late, responses = timer_jitter(tasks), choice.responses
-    tasks = tuple(
-        changed(
-            task,
-            deadline_ns=_deadline(task, choice.deadlines[task.name], responses[task.name], workload.policy)
-            + late[task.name],
-            priority=choice.rank[task.name],
-            jitter_ns=_jitter(responses, task.name, rt),
+    assessment = results.get(key)
+    if assessment is None:
+        graph, tasks = workload.graph, deployment.tasks
+        rt = convert(tasks, workload.engines(), workload.sensors())
+        needs = requirements(graph.pipeline, tasks, workload.sources(tasks))
+        quieter = Corunning(tasks, workload.engines(), workload.contention(), True).without_absent
+        if workload.policy == "edf":
+            movable = all(task.on_late == "continue" for task in tasks)
+            choice = _edf(rt, needs, 12 if thorough else 5, movable, quieter)
+        else:
+            choice = _fp(rt, needs, thorough, quieter)
+        late, responses = timer_jitter(tasks), choice.responses
+        tasks = tuple(
+            changed(
+                task,
+                deadline_ns=_deadline(task, choice.deadlines[task.name], responses[task.name], workload.policy)
+                + late[task.name],
+                priority=choice.rank[task.name],
+                jitter_ns=_jitter(responses, task.name, rt),
+            )
+            for task in tasks
         )
-        for task in tasks
-    )
-    chains, ages = _chains(graph, workload.sources(tasks), responses, workload.policy)
-    return Assessment(tasks, responses, chains, ages, choice.overload)
+        chains, ages = _chains(graph, workload.sources(tasks), responses, workload.policy)
+        assessment = Assessment(tasks, responses, chains, ages, choice.overload)
+        terms = sum(len(response.terms) for response in responses.values())
+        if len(results) < min(MOST_RESULTS, MOST_TERMS // max(terms, 1)):
+            results[key] = assessment
+    if workload.observed is NOTHING:
+        return assessment
+    tasks = assessment.tasks
+    expected = expected_latencies(workload.graph, tasks, workload.observed, workload.sources(tasks))
+    chains = tuple(replace(chain, expected_ns=expected[chain.name]) for chain in assessment.chains)
+    return replace(assessment, chains=chains)
 
 
 def unanalysed(deployment: Deployment) -> Assessment:

@@ -245,24 +245,21 @@ def judge(workload: Workload, mapping: Mapping[str, Cost], thorough: bool = True
 
 
 def assess_deployment(deployment: Deployment, thorough: bool = True) -> Candidate:
-    """Check every requirement of a deployment."""
+    """Check every requirement of a deployment, by a shorter analysis, or none, where the time left does not suffice."""
     count(THOROUGH if thorough else 1)
-    assessment = _assessed(deployment, thorough)
-    deployment = replace(deployment, tasks=assessment.tasks)
-    sums = balance(deployment)
-    return Candidate(deployment, assessment, sums, tuple(violations(deployment, assessment, sums)))
-
-
-def _assessed(deployment: Deployment, thorough: bool) -> Assessment:
-    """Return the analysis of a deployment; a shorter one, or none, where the time that is left does not suffice."""
     for steps in (True, False) if thorough else (False,):
         try:
             with deadline.within(_SHARE * deadline.left()):
-                return assess(deployment, steps)
+                assessment = assess(deployment, steps)
+            break
         except deadline.OutOfTime:
             pass
-    with deadline.lifted():
-        return unanalysed(deployment)
+    else:
+        with deadline.lifted():
+            assessment = unanalysed(deployment)
+    deployment = replace(deployment, tasks=assessment.tasks)
+    sums = balance(deployment)
+    return Candidate(deployment, assessment, sums, tuple(violations(deployment, assessment, sums)))
 
 
 _SHARE = 0.4

@@ -233,13 +233,10 @@ class Flat:
 
     def _form(self, tasks: Sequence[Task]) -> _Form:
         key = tuple([task.name for task in tasks])
-        if key not in self._forms:
-            if len(self._forms) >= _KEPT:
-                self._forms.clear()
-            self._forms[key] = self._formed(tasks)
-        return self._forms[key]
-
-    def _formed(self, tasks: Sequence[Task]) -> _Form:
+        if key in self._forms:
+            return self._forms[key]
+        if len(self._forms) >= _KEPT:
+            self._forms.clear()
         workload = self.workload
         pipeline, sources = workload.graph.pipeline, workload.sources(tasks)
         needs = requirements(pipeline, tasks, sources)
@@ -252,4 +249,6 @@ class Flat:
         like, budgets = PathSystem.of(shape.tasks, None), [need.budget for need in needs[:own]]
         frames = frames_kept(tasks)
         sensed = sum(s.bytes_per_frame * (1 + frames.get(s.name, 1)) for s in workload.sensors())
-        return _Form(shape, like, chains, budgets, rooms, [1 + frames.get(task.name, 1) for task in tasks], sensed)
+        kept = [1 + frames.get(task.name, 1) for task in tasks]
+        self._forms[key] = _Form(shape, like, chains, budgets, rooms, kept, sensed)
+        return self._forms[key]

@@ -359,6 +359,7 @@ class Found:
 
     def finished(self, clock: Clock = NO_CLOCK) -> Plan:
         """Return the plan with its uncertainty, as far as it is known when the `clock` runs out."""
+        check()
         plan = self.written
         if self.best is None:
             return plan
@@ -592,7 +593,7 @@ def written(request: SearchRequest, found: Found) -> Found:
     best = found.best
     if "energy" in request.goals and (request.explain or found.feasible):
         notes = dict(best.notes)
-        for name, text in kept([], lambda: list(refusals(best.candidate))):
+        for name, text in kept(list[tuple[str, str]](), lambda: list(refusals(best.candidate))):
             notes[name] = f"{notes[name]}; {text}" if name in notes else text
         found = replace(found, best=replace(best, notes=notes))
     if request.explain and (explained := kept(None, lambda: _explained(request, found))):
@@ -682,10 +683,10 @@ def simulated(request: SearchRequest, found: Found) -> Found:
     used = next((other for other in others if other.name == plan.solver.found_by), first)
     clock = request.rounds if used is first else request.whole
     means = means_of(plan, simulate, clock) if simulate and plan.tasks else None
-    goal = next(iter(plan.solver.objective), None)
+    value = VALUES.get(request.goals[0])
     if means is None or simulate is None:
         return found
-    if used.solver not in ("heft", "auto") or goal not in VALUES:
+    if used.solver not in ("heft", "auto") or value is None:
         return replace(found, plan=with_means(plan, means))
     deep = any("queue" in choices for choices in (plan.solver.chosen or {}).values())
     like_it = replace(
@@ -697,7 +698,7 @@ def simulated(request: SearchRequest, found: Found) -> Found:
         explain=False,
         clock=clock,
     )
-    best, value, tried, observed = found, VALUES[goal], [_places(plan)], _observed(plan, means)
+    best, tried, observed = found, [_places(plan)], _observed(plan, means)
     anchor, rounds, fixed, stalled, evaluated = observed, 1, False, 0, plan.solver.evaluated or 0
     most = MANY_ROUNDS if observed.loads else ROUNDS
     while rounds < most and (stalled < STALLED or not observed.loads) and not clock.over():

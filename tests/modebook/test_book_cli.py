@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import document
 
 from socsched.cli.root import run
+from tests.modebook.conftest import document
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ def image_boxes_case(rng: np.random.Generator) -> Case:
 def image_case(rng: np.random.Generator) -> Case:
     """Return an image in any format, smaller or larger than the network's input."""
     form = str(rng.choice(["rgb", "rgb planar", "bgr", "nv12"]))
-    rows, columns = rng.integers(1, 90, 2).tolist()
+    rows, columns = rng.integers(1, (90, 400)).tolist()
     shapes = {"rgb planar": (1, 3, rows, columns), "nv12": (3 * rows, 2 * columns)}
     params = {
         "format": form.split()[0],

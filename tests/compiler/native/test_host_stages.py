@@ -46,6 +46,14 @@ def test_images_and_boxes_in_them_are_those_of_numpy() -> None:
     assert not wrong, (len(wrong), wrong[0].stage, wrong[0].params)
 
 
+def test_images_are_those_of_numpy_with_vectors_of_16_bytes_as_well() -> None:
+    code = native.build_shared_object(*SOURCES, flags=("-DSOCSCHED_128_BIT",))
+    assert code is not None
+    narrow = NativeStages(code)
+    wrong = [case for case in camera_cases(6, 150) if not same(case, narrow)]
+    assert not wrong, (len(wrong), wrong[0].stage, wrong[0].params)
+
+
 def test_what_is_no_plain_scan_goes_through_numpy() -> None:
     points = np.random.default_rng(1).random((40, 8)).astype(np.float32)[:, ::2]
     assert not points.flags.c_contiguous

@@ -1,9 +1,16 @@
 /* Camera images resized and normalised (models/camera.py). */
 #include "common.h"
+#if defined(__x86_64__) && defined(__GNUC__)
+#define X86
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
-enum { LANES = 4 };
+enum { LANES = 4, SHORT = 16, LONG = 64 };
 typedef float floats __attribute__((vector_size(16)));
 typedef int32_t ints __attribute__((vector_size(16)));
+typedef uint8_t bytes __attribute__((vector_size(16)));
 
 #ifdef __clang__
 #define PICK(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
@@ -11,16 +18,51 @@ typedef int32_t ints __attribute__((vector_size(16)));
 #define PICK(a, b, i, j, k, l) __builtin_shuffle(a, b, (ints){i, j, k, l})
 #endif
 
+/* Consecutive bytes of a line from `offset`; the bytes of a vector that are among them, as bits. */
 typedef struct {
-    int32_t *left, *right; /* neighbours of every column of the rectangle, and the weight of the second */
+    uint64_t members;
+    int64_t offset;
+} window;
+
+/* How vectors of pixels, four bytes each, the channels in the lower ones, are made of a row's lines: a vector has
+   `depth` windows of each line, the first `used` of which count, and for each the number that every byte of the vector
+   has in the window, or ABSENT. */
+typedef struct {
+    window *windows;
+    uint8_t *orders;
+    int32_t size, vectors, lines, depth, used[3];
+} picks;
+
+typedef struct {
+    picks sides[2];       /* left and right neighbours of the rectangle's columns, and the weight of the right ones */
     float *weight;
-    uint32_t *rows[2][2];  /* two source rows: left and right pixels of every column, channels in the low bytes */
-    float *line, *mixed;   /* a row of output in fp32: one channel after the other, and interleaved */
-    int exact;             /* no column lies between two pixels, as when the ratio is odd */
+    uint32_t *rows[2][2]; /* two source rows: the pixels of both sides */
+    uint8_t *ends;        /* lines shorter than a window */
+    float *line, *mixed;  /* a row of output in fp32: one channel after the other, and interleaved */
+    int exact;            /* no column lies between two pixels, as when the ratio is odd */
 } arrays;
+
+enum { ABSENT = 0x80 };
+
+/* What the processor has: instructions that reorder 16 bytes, or 64. */
+enum { SHUFFLES, WIDE, WIDEST };
+
+/* SOCSCHED_128_BIT: vectors as wide as those of Arm's cores, for measurements that stand for these. */
+static int level(void)
+{
+#if defined(X86) && !defined(SOCSCHED_128_BIT)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+        return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") ? WIDEST : WIDE;
+#endif
+    return SHUFFLES;
+}
 
 static int usable(const socsched_preprocess_params *p)
 {
+#ifdef X86
+    if (!__builtin_cpu_supports("ssse3"))
+        return 0;
+#endif
     return p && p->format >= SOCSCHED_RGB && p->format <= SOCSCHED_NV12 && p->height > 0 && p->width > 0 &&
            p->output_height > 0 && p->output_width > 0 && p->fit_height > 0 && p->fit_width > 0 && p->top >= 0 &&
            p->left >= 0 && p->top <= p->output_height - p->fit_height && p->left <= p->output_width - p->fit_width &&
@@ -28,15 +70,43 @@ static int usable(const socsched_preprocess_params *p)
            (p->format != SOCSCHED_NV12 || (p->height % 2 == 0 && p->width % 2 == 0));
 }
 
+static int interleaved(const socsched_preprocess_params *p)
+{
+    return p->format == SOCSCHED_RGB || p->format == SOCSCHED_BGR;
+}
+
+/* A row's lines: pixels, or luma and chroma, or three planes. */
+static int lines_of(const socsched_preprocess_params *p)
+{
+    return interleaved(p) ? 1 : p->format == SOCSCHED_NV12 ? 2 : 3;
+}
+
+static int32_t line_bytes(const socsched_preprocess_params *p) { return p->width * (interleaved(p) ? 3 : 1); }
+
+static const uint8_t *line_at(const socsched_preprocess_params *p, const uint8_t *image, int line, int64_t y)
+{
+    const int64_t plane = (int64_t)p->height * p->width;
+    return image + line * plane + (p->format == SOCSCHED_NV12 && line ? y / 2 : y) * line_bytes(p);
+}
+
 static size_t share(const socsched_preprocess_params *p, void *workspace, arrays *out)
 {
     room from = {workspace, 0};
     const size_t width = p->fit_width, values = 3 * (size_t)p->output_width;
-    out->left = part(&from, width, sizeof(int32_t));
-    out->right = part(&from, width, sizeof(int32_t));
+    const int32_t size = level() == WIDEST ? LONG : SHORT, pixels = size / 4;
+    const int32_t vectors = (p->fit_width - 1) / pixels + 1, lines = lines_of(p);
+    /* Windows of a line follow each other, and none is without a byte of its own. */
+    const int64_t span = (int64_t)line_bytes(p) * pixels / p->fit_width + 6;
+    const int32_t depth = (int32_t)smaller(3 * pixels, span / size + 2);
+    for (int i = 0; i < 2; i++) {
+        window *windows = part(&from, (size_t)vectors * lines * depth, sizeof(window));
+        uint8_t *orders = part(&from, (size_t)vectors * lines * depth, size);
+        out->sides[i] = (picks){windows, orders, size, vectors, lines, depth, {0}};
+    }
     out->weight = part(&from, width, sizeof(float));
     for (int i = 0; i < 4; i++)
-        out->rows[i / 2][i % 2] = part(&from, width, sizeof(uint32_t));
+        out->rows[i / 2][i % 2] = part(&from, vectors, size);
+    out->ends = part(&from, 6, LONG);
     out->line = part(&from, values, sizeof(float));
     out->mixed = part(&from, p->half && p->channels_last ? values : 0, sizeof(float));
     return from.used;
@@ -59,57 +129,156 @@ static float neighbours(int32_t index, int32_t source, int32_t target, int32_t *
     return (float)(centre - *first);
 }
 
-/* The pixels `columns` of a source row.  Asks for the row needed after the next, as processors do not foresee which. */
-static void gather(const socsched_preprocess_params *p, const uint8_t *image, int32_t y, const int32_t *restrict columns,
-                   uint32_t *restrict pixels)
+/* The byte of channel `c` in its line, of the pixel in column `x`. */
+static int64_t byte_at(const socsched_preprocess_params *p, int c, int64_t x)
 {
-    const int64_t plane = (int64_t)p->height * p->width, width = p->fit_width;
-    const int planar = p->format == SOCSCHED_NV12 || p->format == SOCSCHED_PLANAR_RGB;
-    const int64_t pitch = (int64_t)p->width * (planar ? 1 : 3);
-    const uint8_t *row = image + y * pitch, *chroma = image + plane + (int64_t)(y / 2) * p->width;
+    if (interleaved(p))
+        return 3 * x + c;
+    return p->format == SOCSCHED_NV12 && c ? x / 2 * 2 + c - 1 : x;
+}
+
+/* Finds the window of every byte of the pixels of side `number`. */
+static void choose(const socsched_preprocess_params *p, int number, arrays *parts)
+{
+    picks *side = parts->sides + number;
+    const int32_t size = side->size, pixels = size / 4;
+    const int64_t depth = side->depth, windows = side->vectors * side->lines * depth;
+    const int64_t last = line_bytes(p) > size ? line_bytes(p) - size : 0;
+    int64_t count[3] = {0};
+    memset(side->orders, ABSENT, windows * size);
+    memset(side->windows, 0, windows * sizeof(window));
+    for (int32_t x = 0; x < p->fit_width; x++) {
+        int32_t columns[2];
+        parts->weight[x] = neighbours(x, p->width, p->fit_width, columns, columns + 1);
+        parts->exact &= parts->weight[x] == 0;
+        if (x % pixels == 0)
+            memset(count, 0, sizeof count);
+        for (int c = 0; c < 3; c++) {
+            const int32_t line = c < side->lines ? c : side->lines - 1, to = x % pixels * 4 + c;
+            const int64_t first = (x / pixels * (int64_t)side->lines + line) * depth;
+            const int64_t at = byte_at(p, c, columns[number]);
+            window *of = side->windows + first;
+            /* Neighbouring pixels of NV12 have the same chroma: its bytes may be a window back. */
+            int64_t n = count[line] - 1;
+            while (n >= 0 && at < of[n].offset)
+                n--;
+            if (n < 0 || at - of[n].offset >= size) {
+                n = count[line]++;
+                of[n].offset = smaller(at, last);
+                side->used[line] = (int32_t)(n < side->used[line] ? side->used[line] : n + 1);
+            }
+            of[n].members |= (uint64_t)1 << to;
+            side->orders[(first + n) * size + to] = (uint8_t)(at - of[n].offset);
+        }
+    }
+}
+
+/* A row's lines, and how far from each that of the row needed next is: processors do not foresee it. */
+typedef struct {
+    const uint8_t *lines[3];
+    int64_t ahead[3];
+} source;
+
+/* Puts the pixels of `count` rows, one or two, together. */
+#define GATHER(vector, zero, size, add)                                                                                \
+    for (int32_t i = 0; i < side->vectors; i++) {                                                                      \
+        vector first = zero, second = zero;                                                                            \
+        for (int32_t line = 0; line < side->lines; line++) {                                                           \
+            const int64_t from = ((int64_t)i * side->lines + line) * side->depth, end = from + side->used[line];       \
+            const uint8_t *above = rows[0].lines[line], *below = rows[1].lines[line];                                  \
+            const int64_t far_above = rows[0].ahead[line], far_below = rows[1].ahead[line];                            \
+            for (int64_t n = from; n < end; n++) {                                                                     \
+                const window *of = side->windows + n;                                                                  \
+                const uint8_t *order = side->orders + n * (size);                                                      \
+                first = add(first, of->members, order, above + of->offset);                                            \
+                __builtin_prefetch(above + of->offset + far_above, 0, 2);                                              \
+                if (count > 1) {                                                                                       \
+                    second = add(second, of->members, order, below + of->offset);                                      \
+                    __builtin_prefetch(below + of->offset + far_below, 0, 2);                                          \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        memcpy(pixels[0] + i * (size) / 4, &first, size);                                                              \
+        if (count > 1)                                                                                                 \
+            memcpy(pixels[1] + i * (size) / 4, &second, size);                                                         \
+    }
+
+#ifdef X86
+#define ADD_LONG(sum, members, order, at)                                                                              \
+    _mm512_mask_permutexvar_epi8(sum, members, _mm512_load_si512(order), _mm512_loadu_si512(at))
+__attribute__((target("avx512vbmi,avx512bw"))) static void gather_long(const picks *side, int count,
+                                                                       const source *rows, uint32_t *const *pixels)
+{
+    GATHER(__m512i, _mm512_setzero_si512(), LONG, ADD_LONG)
+}
+
+#define ADD_SHORT(sum, members, order, at)                                                                             \
+    (sum | (bytes)_mm_shuffle_epi8(_mm_loadu_si128((void *)(at)), _mm_load_si128((void *)(order))))
+__attribute__((target("ssse3")))
+#elif defined(__aarch64__)
+#define ADD_SHORT(sum, members, order, at) (sum | (bytes)vqtbl1q_u8(vld1q_u8(at), vld1q_u8(order)))
+#else
+static bytes add_short(bytes sum, uint64_t members, const uint8_t *order, const uint8_t *at)
+{
+    for (int i = 0; i < SHORT; i++)
+        sum[i] |= members >> i & 1 ? at[order[i]] : 0;
+    return sum;
+}
+#define ADD_SHORT add_short
+#endif
+static void gather_short(const picks *side, int count, const source *rows, uint32_t *const *pixels)
+{
+    GATHER(bytes, {0}, SHORT, ADD_SHORT)
+}
+
+/* Reads `count` source rows, the first into parts->rows[to]: the pixels of both sides unless all columns are exact. */
+static void gather(const socsched_preprocess_params *p, const uint8_t *image, const int32_t *y, int count,
+                   const arrays *parts, int to)
+{
     const int32_t skip = (p->height - 1) / p->fit_height + 1;
-    const int64_t ahead = y + skip < p->height ? skip * pitch : 0;
-    if (p->format == SOCSCHED_NV12)
-        for (int64_t x = 0; x < width; x++) {
-            uint16_t pair;
-            memcpy(&pair, chroma + (columns[x] & ~1), 2);
-            pixels[x] = row[columns[x]] | (uint32_t)pair << 8;
-            __builtin_prefetch(row + columns[x] + ahead);
+    source rows[2] = {0};
+    for (int i = 0; i < count; i++)
+        for (int n = 0; n < lines_of(p); n++) {
+            const uint8_t *line = line_at(p, image, n, y[i]);
+            rows[i].ahead[n] = line_at(p, image, n, smaller(y[i] + skip, p->height - 1)) - line;
+            rows[i].lines[n] = line;
+            if (line_bytes(p) < parts->sides->size)
+                rows[i].lines[n] = memcpy(parts->ends + (3 * i + n) * LONG, line, line_bytes(p));
         }
-    else if (p->format == SOCSCHED_PLANAR_RGB)
-        for (int64_t x = 0; x < width; x++) {
-            const uint8_t *at = row + columns[x];
-            pixels[x] = at[0] | (uint32_t)at[plane] << 8 | (uint32_t)at[2 * plane] << 16;
-        }
-    else if (y == p->height - 1) /* four bytes of the last pixel would pass the end of the image */
-        for (int64_t x = 0; x < width; x++) {
-            const uint8_t *at = row + 3 * (int64_t)columns[x];
-            pixels[x] = at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16;
-        }
-    else
-        for (int64_t x = 0; x < width; x++) {
-            const uint8_t *at = row + 3 * (int64_t)columns[x];
-            memcpy(pixels + x, at, 4);
-            __builtin_prefetch(at + ahead);
-        }
+    for (int side = 0; side < (parts->exact ? 1 : 2); side++) {
+        uint32_t *const pixels[2] = {parts->rows[to][side], parts->rows[1][side]};
+#ifdef X86
+        if (parts->sides->size == LONG)
+            gather_long(parts->sides + side, count, rows, pixels);
+        else
+#endif
+            gather_short(parts->sides + side, count, rows, pixels);
+    }
 }
 
 ALWAYS float channel(uint32_t pixel, int number) { return (float)(int32_t)(pixel >> 8 * number & 0xff); }
 
 ALWAYS float blended(float first, float second, float weight) { return first + (second - first) * weight; }
 
+/* A value within 0 and 255.  As integers, floats from 0 on have the same order, and negative ones are less than 0. */
 ALWAYS float held(float value)
 {
-    value = value > 0 ? value : 0;
-    return value < 255 ? value : 255;
+    const float most = 255;
+    int32_t bits, limit;
+    memcpy(&bits, &value, sizeof bits);
+    memcpy(&limit, &most, sizeof limit);
+    bits = bits > 0 ? bits : 0;
+    bits = bits < limit ? bits : limit;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 /* The pixels of two source rows blended along x, then along y, and normalised; `apart` floats between channels. */
-ALWAYS void finish_as(int yuv, int exact, const socsched_preprocess_params *p, const arrays *parts, int second,
+ALWAYS void finish_as(int yuv, int exact, int single, const socsched_preprocess_params *p, const arrays *parts,
                       float weight, float *line, int64_t apart)
 {
     const uint32_t *restrict near = parts->rows[0][0], *restrict far = parts->rows[0][1];
-    const uint32_t *restrict near_below = parts->rows[second][0], *restrict far_below = parts->rows[second][1];
+    const uint32_t *restrict near_below = parts->rows[1][0], *restrict far_below = parts->rows[1][1];
     const float *restrict weights = parts->weight;
     const int64_t order = p->format == SOCSCHED_BGR ? 2 : 0; /* the channel of the first byte */
     float *restrict first = line + order * apart, *restrict middle = line + apart;
@@ -120,16 +289,18 @@ ALWAYS void finish_as(int yuv, int exact, const socsched_preprocess_params *p, c
     for (int64_t x = 0; x < p->fit_width; x++) {
         float value[3];
         for (int c = 0; c < 3; c++) {
-            float above = channel(near[x], c), below = channel(near_below[x], c);
-            if (!exact) {
-                above = blended(above, channel(far[x], c), weights[x]);
-                below = blended(below, channel(far_below[x], c), weights[x]);
+            value[c] = channel(near[x], c);
+            if (!exact)
+                value[c] = blended(value[c], channel(far[x], c), weights[x]);
+            if (!single) {
+                float below = channel(near_below[x], c);
+                if (!exact)
+                    below = blended(below, channel(far_below[x], c), weights[x]);
+                value[c] = blended(value[c], below, weight);
             }
-            value[c] = blended(above, below, weight);
         }
         if (yuv) {
-            const float light = value[0] - 16, u = value[1] - 128, v = value[2] - 128;
-            const float luma = (light > 0 ? light : 0) * gains;
+            const float u = value[1] - 128, v = value[2] - 128, luma = held(value[0] - 16) * gains;
             value[0] = held(luma + v * red_v);
             value[1] = held(luma + u * green_u + v * green_v);
             value[2] = held(luma + u * blue_u);
@@ -138,19 +309,6 @@ ALWAYS void finish_as(int yuv, int exact, const socsched_preprocess_params *p, c
         middle[x] = value[1] * gain[1] - bias[1];
         last[x] = value[2] * gain[2] - bias[2];
     }
-}
-
-ALWAYS void finish_any(const socsched_preprocess_params *p, const arrays *parts, int second, float weight, float *line,
-                       int64_t apart)
-{
-    if (p->format == SOCSCHED_NV12 && parts->exact)
-        finish_as(1, 1, p, parts, second, weight, line, apart);
-    else if (p->format == SOCSCHED_NV12)
-        finish_as(1, 0, p, parts, second, weight, line, apart);
-    else if (parts->exact)
-        finish_as(0, 1, p, parts, second, weight, line, apart);
-    else
-        finish_as(0, 0, p, parts, second, weight, line, apart);
 }
 
 /* Four floats as fp16 in the low halves, rounded to nearest even, as IEEE 754 converts. */
@@ -176,55 +334,26 @@ ALWAYS void halve_eight(const float *from, uint16_t *to)
     memcpy(to, &even, sizeof even);
 }
 
-/* SOCSCHED_128_BIT: vectors as wide as those of Arm's cores, for measurements that stand for these. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(SOCSCHED_128_BIT)
-/* As halve_eight, by the processor's own conversion; returns how many were converted. */
-__attribute__((target("avx,f16c"))) static int64_t halve_most(const float *from, uint16_t *to, int64_t count)
+#ifdef X86
+/* As halve_eight, by the processor's own conversion. */
+__attribute__((target("avx,f16c"))) static inline void halve_wide(const float *from, uint16_t *to)
 {
-    typedef float wide __attribute__((vector_size(32)));
-    int64_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        wide values;
-        memcpy(&values, from + i, sizeof values);
-        __auto_type result = __builtin_ia32_vcvtps2ph256(values, 0); /* to nearest even */
-        memcpy(to + i, &result, sizeof result);
-    }
-    return i;
+    _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
 }
-
-static int converts(void) { return __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c"); }
-
-__attribute__((target("avx2"))) static void finish_wide(const socsched_preprocess_params *p, const arrays *parts,
-                                                        int second, float weight, float *line, int64_t apart)
-{
-    finish_any(p, parts, second, weight, line, apart);
-}
-
-static int widens(void) { return __builtin_cpu_supports("avx2"); }
+#define HALVE_WIDE halve_wide
 #else
-static int64_t halve_most(const float *from, uint16_t *to, int64_t count) { return 0; }
-
-static int converts(void) { return 0; }
-
-#define finish_wide finish_any
-
-static int widens(void) { return 0; }
+#define HALVE_WIDE halve_eight
 #endif
 
-static void finish(const socsched_preprocess_params *p, const arrays *parts, int second, float weight, float *line,
-                   int64_t apart)
+/* `count` floats as halves; `wide`: by eights with the processor's own conversion. */
+ALWAYS void halve(int wide, const float *from, uint16_t *to, int64_t count)
 {
-    if (widens())
-        finish_wide(p, parts, second, weight, line, apart);
-    else
-        finish_any(p, parts, second, weight, line, apart);
-}
-
-static void halve(const float *from, uint16_t *to, int64_t count)
-{
-    int64_t i = converts() ? halve_most(from, to, count) : 0;
+    int64_t i = 0;
     for (; i + 8 <= count; i += 8)
-        halve_eight(from + i, to + i);
+        if (wide)
+            HALVE_WIDE(from + i, to + i);
+        else
+            halve_eight(from + i, to + i);
     float rest[8] = {0};
     uint16_t result[8];
     for (int64_t k = i; k < count; k++)
@@ -242,7 +371,7 @@ static void fill(const socsched_preprocess_params *p, float *line, int64_t apart
 }
 
 /* Row `row` of output, from `line` with its channels `width` apart. */
-static void store(const socsched_preprocess_params *p, const arrays *parts, void *output, int64_t row)
+ALWAYS void store(int wide, const socsched_preprocess_params *p, const arrays *parts, void *output, int64_t row)
 {
     const int64_t width = p->output_width, plane = width * p->output_height;
     const float *restrict line = parts->line;
@@ -251,10 +380,62 @@ static void store(const socsched_preprocess_params *p, const arrays *parts, void
         for (int64_t x = 0; x < width; x++)
             mixed[3 * x] = line[x], mixed[3 * x + 1] = line[width + x], mixed[3 * x + 2] = line[2 * width + x];
         if (p->half)
-            halve(mixed, (uint16_t *)output + row * width * 3, width * 3);
+            halve(wide, mixed, (uint16_t *)output + row * width * 3, width * 3);
     } else
         for (int c = 0; c < 3; c++)
-            halve(line + c * width, (uint16_t *)output + c * plane + row * width, width);
+            halve(wide, line + c * width, (uint16_t *)output + c * plane + row * width, width);
+}
+
+/* Row `row` of output from the pixels of two source rows, or of one if `weight`, that of the second, is 0. */
+ALWAYS void write_as(int wide, const socsched_preprocess_params *p, const arrays *parts, float weight, void *output,
+                     int32_t row)
+{
+    const int64_t width = p->output_width;
+    const int direct = !p->half && !p->channels_last, yuv = p->format == SOCSCHED_NV12;
+    const int64_t apart = direct ? width * p->output_height : width;
+    float *line = direct ? (float *)output + row * width : parts->line;
+    const int inside = row >= p->top && row - p->top < p->fit_height;
+    fill(p, line, apart, 0, inside ? p->left : p->output_width);
+    if (inside) {
+        float *from = line + p->left;
+        switch (4 * yuv + 2 * parts->exact + (weight == 0)) {
+#define CASE(number)                                                                                                   \
+    case number:                                                                                                       \
+        finish_as(number / 4, number / 2 % 2, number % 2, p, parts, weight, from, apart);                              \
+        break;
+            CASE(0) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7)
+        }
+        fill(p, line, apart, p->left + p->fit_width, p->output_width);
+    }
+    if (!direct)
+        store(wide, p, parts, output, row);
+}
+
+#ifdef X86
+__attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,f16c,prefer-vector-width=512"))) static void write_widest(
+    const socsched_preprocess_params *p, const arrays *parts, float weight, void *output, int32_t row)
+{
+    write_as(1, p, parts, weight, output, row);
+}
+
+__attribute__((target("avx2,f16c"))) static void write_wide(const socsched_preprocess_params *p, const arrays *parts,
+                                                            float weight, void *output, int32_t row)
+{
+    write_as(1, p, parts, weight, output, row);
+}
+#endif
+
+static void write_row(const socsched_preprocess_params *p, const arrays *parts, float weight, void *output,
+                      int32_t row)
+{
+#ifdef X86
+    if (level() == WIDEST)
+        write_widest(p, parts, weight, output, row);
+    else if (level() == WIDE)
+        write_wide(p, parts, weight, output, row);
+    else
+#endif
+        write_as(0, p, parts, weight, output, row);
 }
 
 int64_t socsched_preprocess(const socsched_preprocess_params *params, const uint8_t *image, void *output,
@@ -270,21 +451,16 @@ int64_t socsched_preprocess(const socsched_preprocess_params *params, const uint
     arrays parts;
     share(p, workspace, &parts);
     parts.exact = 1;
-    for (int32_t x = 0; x < p->fit_width; x++) {
-        parts.weight[x] = neighbours(x, p->width, p->fit_width, parts.left + x, parts.right + x);
-        parts.exact &= parts.weight[x] == 0;
-    }
-    const int64_t width = p->output_width;
-    const int direct = !p->half && !p->channels_last;
-    const int64_t apart = direct ? width * p->output_height : width;
+    choose(p, 0, &parts);
+    if (!parts.exact)
+        choose(p, 1, &parts);
     int32_t held_rows[2] = {-1, -1};
     for (int32_t row = first_row; row < last_row; row++) {
-        float *line = direct ? (float *)output + row * width : parts.line;
-        const int32_t y = row - p->top, inside = y >= 0 && y < p->fit_height;
-        fill(p, line, apart, 0, inside ? p->left : p->output_width);
-        if (inside) {
+        const int32_t y = row - p->top;
+        float weight = 0;
+        if (y >= 0 && y < p->fit_height) {
             int32_t wanted[2];
-            float weight = neighbours(y, p->height, p->fit_height, wanted, wanted + 1);
+            weight = neighbours(y, p->height, p->fit_height, wanted, wanted + 1);
             if (held_rows[1] == wanted[0]) { /* when enlarging, rows are used again */
                 for (int i = 0; i < 2; i++) {
                     uint32_t *spare = parts.rows[0][i];
@@ -292,18 +468,13 @@ int64_t socsched_preprocess(const socsched_preprocess_params *params, const uint
                 }
                 held_rows[1] = held_rows[0], held_rows[0] = wanted[0];
             }
-            for (int i = 0; i < (weight == 0 ? 1 : 2); i++)
-                if (held_rows[i] != wanted[i]) {
-                    gather(p, image, wanted[i], parts.left, parts.rows[i][0]);
-                    if (!parts.exact)
-                        gather(p, image, wanted[i], parts.right, parts.rows[i][1]);
-                    held_rows[i] = wanted[i];
-                }
-            finish(p, &parts, weight != 0, weight, line + p->left, apart);
-            fill(p, line, apart, p->left + p->fit_width, p->output_width);
+            const int first = held_rows[0] == wanted[0];
+            const int end = weight == 0 || held_rows[1] == wanted[1] ? 1 : 2;
+            if (first < end)
+                gather(p, image, wanted + first, end - first, &parts, first);
+            memcpy(held_rows, wanted, end * sizeof *wanted);
         }
-        if (!direct)
-            store(p, &parts, output, row);
+        write_row(p, &parts, weight, output, row);
     }
     return last_row - first_row;
 }

@@ -1,17 +1,19 @@
 """Networks as people export them, as PyTorch modules whose weights follow from a name, and their ONNX files.
 
-Needs PyTorch and torchvision, for `OTHERS` also timm, transformers and ultralytics.  The same module is a peer
+Needs PyTorch and torchvision, beyond `NETWORKS` also timm, transformers and ultralytics.  The same module is a peer
 (`torch.compile`) and, exported, our input: both machines make the same weights, so that none have to travel.  Weights
 repeat a short random sequence, which keeps compressed constants small; batch norms scale all channels alike for the
 same reason.
 
     python -m tools.bench.network_zoo FOLDER [--exporter legacy|dynamo] [NAME ... timm/NAME torchvision/NAME]
+    python -m tools.bench.network_zoo --page FOLDER [NAME ...] those of docs/zoo.md
 """
 
 # mypy: ignore-errors
 from __future__ import annotations
 
 import argparse
+import lzma
 import zlib
 from collections.abc import Callable
 from itertools import pairwise
@@ -24,6 +26,8 @@ import torchvision.models as tv
 from torch import nn
 from torch.nn import functional
 
+LARGE = 16384
+"""Bytes from which on a weight is set to zero: shapes and indices are smaller."""
 _PERIOD = 16381  # prime: no row of a weight starts where another does
 IMAGE = (1, 3, 224, 224)
 
@@ -443,108 +447,6 @@ class Detector(nn.Module):
         return found["boxes"], found["scores"], found["labels"]
 
 
-class Views(nn.Module):
-    """Features of several cameras sampled at the cells of a bird's-eye view; a second input places them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.head = nn.Sequential(_conv(3, 16, 3, 2), _conv(16, 32, 3, 2)), nn.Conv2d(32, 8, 3, padding=1)
-
-    def forward(self, images, places):
-        features = self.body(images)
-        seen = functional.grid_sample(features, places, align_corners=False)
-        valid = ((places.abs() < 1).all(-1)).unsqueeze(1)
-        weights = valid.float()
-        return self.head((seen * weights).sum(0, keepdim=True) / weights.sum(0, keepdim=True).clamp(min=1))
-
-
-class Tracker(nn.Module):
-    """Tracks with a mask of the steps that were seen: LSTM, masked attention between agents, cumulated steps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lstm, self.head = nn.LSTM(8, 64, batch_first=True, bidirectional=True), nn.Linear(128, 60)
-        self.attention = nn.MultiheadAttention(128, 4, batch_first=True)
-
-    def forward(self, tracks, seen):
-        states, _ = self.lstm(tracks * seen.unsqueeze(-1).float())
-        last = (states * seen.unsqueeze(-1)).amax(1)[None]
-        mixed, _ = self.attention(last, last, last, key_padding_mask=~seen.any(1)[None], need_weights=False)
-        return self.head(mixed).view(1, -1, 30, 2).cumsum(2)
-
-
-class Recurrent(nn.Module):
-    """A GRU over rows of a camera image whose pixels are bytes, normalised within."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.gru, self.head = _conv(3, 16, 3, 4), nn.GRU(16 * 24, 64, batch_first=True), nn.Linear(64, 20)
-
-    def forward(self, image):
-        x = image.permute(0, 3, 1, 2).float() / 255
-        x = self.body((x - 0.45) / 0.225)
-        y, _ = self.gru(x.permute(0, 2, 1, 3).flatten(2))
-        return self.head(y)
-
-
-class Volume(nn.Module):
-    """Voxels through 3-D convolutions, flattened to a bird's-eye view."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv3d(4, 16, 3, 2, 1), nn.BatchNorm3d(16), nn.ReLU(), nn.Conv3d(16, 32, 3, 2, 1), nn.ReLU(),
-        )  # fmt: skip
-        self.up, self.head = nn.ConvTranspose2d(128, 64, 2, 2), nn.Conv2d(64, 10, 1)
-
-    def forward(self, x):
-        x = functional.interpolate(self.body(x), scale_factor=(1.0, 2.0, 2.0), mode="trilinear")
-        return self.head(functional.relu(self.up(x.flatten(1, 2))))
-
-
-class Best(nn.Module):
-    """A detector's last steps: scores of classes, the best 50 cells, their boxes gathered and written to a canvas."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.score, self.box = nn.Conv2d(32, 5, 3, padding=1), nn.Conv2d(32, 4, 3, padding=1)
-
-    def forward(self, x):
-        scores, boxes = self.score(x).sigmoid().flatten(2), self.box(x).flatten(2)
-        values, places = scores.amax(1).topk(50)
-        kept = boxes.gather(2, places[:, None].expand(1, 4, 50))
-        kinds = scores.argmax(1).gather(1, places)
-        canvas = torch.zeros(1, 1600).scatter_add(1, places, values)
-        return kept.transpose(1, 2), values, torch.where(values > 0.3, kinds, -1), canvas
-
-
-class Lines(nn.Module):
-    """Polylines of a map: the largest of their points, rotary positions, RMS norm, gated products."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.point, self.scale = nn.Linear(6, 64), nn.Parameter(torch.ones(64))
-        self.qkv, self.gate, self.last = nn.Linear(64, 192), nn.Linear(64, 128), nn.Linear(64, 16)
-        self.register_buffer("rates", 1 / 100 ** (torch.arange(8) / 8))
-
-    def _turned(self, x, angles):
-        one, other = x.chunk(2, -1)
-        return torch.cat((one * angles.cos() - other * angles.sin(), other * angles.cos() + one * angles.sin()), -1)
-
-    def forward(self, points, mask):
-        x = functional.gelu(self.point(points)).masked_fill(~mask.unsqueeze(-1), -1e4).amax(2)
-        angles = torch.arange(x.shape[1])[:, None] * self.rates
-        q, k, v = (
-            self.qkv(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.scale)
-            .view(1, -1, 3, 4, 16)
-            .permute(2, 0, 3, 1, 4)
-        )
-        y = functional.scaled_dot_product_attention(self._turned(q, angles), self._turned(k, angles), v)
-        x = x + y.transpose(1, 2).flatten(2)
-        one, other = self.gate(x).chunk(2, -1)
-        return self.last(functional.silu(one) * other)
-
-
 def _timm(name: str, **more: Any) -> Callable[[], nn.Module]:
     def made() -> nn.Module:
         import timm
@@ -588,29 +490,13 @@ def _whole(make: Any, **more: Any) -> Callable[[], nn.Module]:
 
 SMALL = (1, 3, 320, 320)
 OTHERS: dict[str, tuple[Callable[[], nn.Module], list[tuple[Any, ...]]]] = {
-    "resnet18": (tv.resnet18, [IMAGE]),
-    "swin_v2_t": (tv.swin_v2_t, [(1, 3, 256, 256)]),
-    "maxvit_t": (tv.maxvit_t, [IMAGE]),
-    "vit_b_32": (tv.vit_b_32, [IMAGE]),
     "r3d_18": (tv.video.r3d_18, [(1, 3, 8, 112, 112)]),
-    "lraspp": (
-        lambda: _Segmented(tv.segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None)), [SMALL],
-    ),
-    "views": (Views, [(4, 3, 64, 96), (4, 50, 50, 2)]),
     "deformable": (
         lambda: Deformable(64, 4, 2, ((16, 24), (8, 12))), [(1, 60, 64), (1, 60, 2), (1, 480, 64)],
     ),
-    "tracker": (Tracker, [(12, 20, 8), (12, 20, np.bool_)]),
-    "recurrent": (Recurrent, [(1, 64, 96, 3, np.uint8)]),
-    "volume": (Volume, [(1, 4, 16, 64, 64)]),
-    "best": (Best, [(1, 32, 40, 40)]),
-    "lines": (Lines, [(1, 40, 12, 6), (1, 40, 12, np.bool_)]),
     "bert": (
         _hugging("BertModel", ("last_hidden_state",), ("input_ids", "attention_mask"), num_hidden_layers=2),
         [(1, 64, np.int64), (1, 64, np.int64)],
-    ),
-    "segformer": (
-        _hugging("SegformerForSemanticSegmentation", ("logits",), ("pixel_values",)), [(1, 3, 256, 256)],
     ),
     "detr": (
         _hugging(
@@ -619,21 +505,6 @@ OTHERS: dict[str, tuple[Callable[[], nn.Module], list[tuple[Any, ...]]]] = {
         ),
         [SMALL],
     ),
-    "mobilevit": (_timm("mobilevit_xs"), [(1, 3, 256, 256)]),
-    "pvt_v2": (_timm("pvt_v2_b0"), [IMAGE]),
-    "xcit": (_timm("xcit_nano_12_p16_224"), [IMAGE]),
-    "eva02": (_timm("eva02_tiny_patch14_224"), [IMAGE]),
-    # twenty more of other makers
-    "coatnet": (_timm("coatnet_nano_rw_224"), [IMAGE]),
-    "davit": (_timm("davit_tiny"), [IMAGE]),
-    "edgenext": (_timm("edgenext_small"), [(1, 3, 256, 256)]),
-    "fastvit": (_timm("fastvit_t8"), [(1, 3, 256, 256)]),
-    "mambaout": (_timm("mambaout_femto"), [IMAGE]),
-    "beit": (_timm("beit_base_patch16_224", depth=4), [IMAGE]),
-    "volo": (_timm("volo_d1_224"), [IMAGE]),
-    "rexnet": (_timm("rexnet_100"), [IMAGE]),
-    "hrnet": (_timm("hrnet_w18_small"), [IMAGE]),
-    "convmixer": (_timm("convmixer_768_32"), [IMAGE]),
     "clip_vision": (
         _hugging("CLIPVisionModel", ("last_hidden_state", "pooler_output"), ("pixel_values",), num_hidden_layers=4),
         [IMAGE],
@@ -648,7 +519,6 @@ OTHERS: dict[str, tuple[Callable[[], nn.Module], list[tuple[Any, ...]]]] = {
         [SMALL],
     ),
     "yolo11n": (_ultralytics("yolo11n"), [SMALL]),
-    "yolov10n": (_ultralytics("yolov10n"), [SMALL]),
     "yolov8n_seg": (_ultralytics("yolov8n-seg"), [SMALL]),
     "fcos": (_whole(tv.detection.fcos_resnet50_fpn, min_size=256, max_size=320), [(1, 3, 256, 320)]),
     "retinanet": (_whole(tv.detection.retinanet_resnet50_fpn, min_size=256, max_size=320), [(1, 3, 256, 320)]),
@@ -656,22 +526,56 @@ OTHERS: dict[str, tuple[Callable[[], nn.Module], list[tuple[Any, ...]]]] = {
         _whole(tv.detection.fasterrcnn_mobilenet_v3_large_320_fpn, min_size=256, max_size=320), [(1, 3, 256, 320)],
     ),
 }  # fmt: skip
-"""Networks of the kinds that perception teams asked about (the first twenty), then twenty of other makers' packages."""
+"""Networks of other makers, and whole detectors; any other image classifier has the name of its package and its own."""
+PAGE: dict[str, tuple[Callable[[], nn.Module], list[tuple[Any, ...]]]] = {
+    "mobilenetv4_conv_small": (_timm("mobilenetv4_conv_small"), [IMAGE]),
+    "vit_b_16": (tv.vit_b_16, [IMAGE]),
+    "swin_t": (tv.swin_t, [IMAGE]),
+    "rt_detr_r50": (
+        _hugging(
+            "RTDetrForObjectDetection", ("logits", "pred_boxes"), ("pixel_values",), anchor_image_size=[640, 640]
+        ),
+        [(1, 3, 640, 640)],
+    ),
+    "segformer_b0": (
+        _hugging("SegformerForSemanticSegmentation", ("logits",), ("pixel_values",), num_labels=19),
+        [(1, 3, 512, 1024)],
+    ),
+}  # fmt: skip
+"""Networks of docs/zoo.md that have no published ONNX file."""
+
+
+def emptied(path: Path) -> None:
+    """Replace an ONNX file by one with large weights of zero, compressed: NAME.onnx.xz of a few hundred kB."""
+    import onnx
+
+    model = onnx.load(str(path))
+    for tensor in model.graph.initializer:
+        if len(tensor.raw_data) >= LARGE and tensor.data_type == onnx.TensorProto.FLOAT:
+            tensor.raw_data = bytes(len(tensor.raw_data))
+    path.with_name(f"{path.name}.xz").write_bytes(lzma.compress(model.SerializeToString(), lzma.FORMAT_XZ))
+    path.unlink()
 
 
 def main() -> None:
     """Write the networks into a folder, and say what the exporter refuses."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", default=list(OTHERS))
+    parser.add_argument("names", nargs="*")
     parser.add_argument("--exporter", choices=("legacy", "dynamo"), default="legacy")
-    asked = parser.parse_args()
-    asked.folder.mkdir(parents=True, exist_ok=True)
-    for name in asked.names:
+    parser.add_argument("--page", action="store_true", help="those of docs/zoo.md, with large weights of zero")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if options.page:
+        NETWORKS.update(PAGE)
+    for name in options.names or (PAGE if options.page else OTHERS):
+        path = options.folder / f"{name.rpartition('/')[2]}.onnx"
         try:
-            export(name, asked.folder / f"{name.rpartition('/')[2]}.onnx", asked.exporter == "dynamo")
+            export(name, path, options.exporter == "dynamo")
+            if options.page:
+                emptied(path)
         except Exception as error:  # the exporters' errors have no common class
-            print(f"{name}: {asked.exporter}: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}")
+            print(f"{name}: {options.exporter}: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}")
 
 
 if __name__ == "__main__":

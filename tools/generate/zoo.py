@@ -1,7 +1,7 @@
 """The table docs/zoo.md, of published networks and what takes them: python -m tools.generate.zoo FOLDER...
 
-The folders hold ONNX files (`.onnx` or `.onnx.xz`), some made by `tools.generate.zoo_networks`; their weights are not
-read.  An engine's column says yes where its
+The folders hold ONNX files (`.onnx` or `.onnx.xz`), some made by `tools.bench.network_zoo --page`; their weights are
+not read.  An engine's column says yes where its
 rules take every operator in its first precision out of fp16, fp32 and int8, else the share that they take.
 """
 
@@ -34,12 +34,11 @@ NETWORKS = {
     "EfficientNet-B4": "efficientnet_b4_380", "EfficientNetV2-S": "efficientnet_v2_s_384",
     "ConvNeXt-B": "convnext_base", "BERT-B": "bert_base_384", "SSD-ResNet34": "ssd_resnet34_1200",
     "FCN-ResNet18": "fcn_resnet18_512x256", "FCN-ResNet50": "fcn_resnet50_224", "U-Net": "unet_640x1280",
-    "YOLOv5s": "yolov5s", "YOLOv5nu": "yolov5nu", "YOLOv6n": "yolov6n", "YOLOv8n": "yolov8n",
-    "YOLOv8n with decoding": "yolov8n_full", "YOLOv8s": "yolov8s", "YOLOv9t": "yolov9t", "YOLOv10n": "yolov10n",
+    "YOLOv5s": "yolov5s", "YOLOv5nu": "yolov5nu", "YOLOv8n": "yolov8n",
+    "YOLOv8n with decoding": "yolov8n_full", "YOLOv8s": "yolov8s", "YOLOv9t": "yolov9t",
     "YOLO11m": "yolo11m", "YOLO11x": "yolo11x",
     "MobileNetV4-S": "mobilenetv4_conv_small", "ViT-B/16": "vit_b_16", "Swin-T": "swin_t", "RT-DETR-R50": "rt_detr_r50",
-    "CenterNet-R18": "centernet_resnet18", "DeepLabV3+ R50": "deeplabv3plus_resnet50", "SegFormer-B0": "segformer_b0",
-    "PIDNet-S": "pidnet_s", "BEVFormer-tiny": "bevformer_tiny", "SSD300-ResNet50": "ssd300_resnet50",
+    "SegFormer-B0": "segformer_b0",
 }  # fmt: skip
 TAKEN = "Read, plannable and taken whole by every column's engine: "
 BUILT_IN = {"CenterPoint backbone": "centerpoint.backbone", "PointPillars backbone": "pointpillars.backbone"}
@@ -100,11 +99,8 @@ accelerator's column gives the operators that its rules take and the kinds that 
 show are not in it. CPU, CUDA and DLA are those of Jetson AGX Orin, HTP that of QCS8550, OpenCL and RKNN of RK3588.
 CPU, CUDA and OpenCL stages are compiled by general schedules where no kernel of ours fits.
 
-MobileNetV4, ViT, Swin, RT-DETR, DeepLabV3+, SegFormer and YOLOv6, v9 and v10 (with decoding) are exported from
-torchvision, timm, transformers, segmentation-models-pytorch and ultralytics, CenterNet, PIDNet, SSD300 and BEVFormer
-from definitions after their papers, by `python -m tools.generate.zoo_networks FOLDER`. BEVFormer takes what the
-cameras' geometry gives, and its learnt queries, as inputs: constants are read as weights and within Concat, not as
-activations. Seconds to compile and to run: [performance.md](performance.md).
+MobileNetV4, ViT, Swin, RT-DETR and SegFormer are exported from torchvision, timm and transformers by
+`python -m tools.bench.network_zoo --page FOLDER`. Seconds to compile and to run: [performance.md](performance.md).
 """
 
 

@@ -294,7 +294,8 @@ def chains(plan: Plan, trace: Trace, result: Result) -> Markup:
         )
         figures.append(_responses(plan, trace, chain, times.get("p99_9")))
     header = ["chain", "deadline", "expected", "bound", "p50", "p99", "p99.9", "max", "max reduced data age", "outcome"]
-    return markup(table(header, rows, range(1, 9)), figures)
+    beyond = [element("p", line) for line in view_model.beyond_bounds(plan, result)]
+    return markup(table(header, rows, range(1, 9)), beyond, figures)
 
 
 def _responses(plan: Plan, trace: Trace, chain: ChainResult, tail_ns: int | None) -> Markup | None:

@@ -269,6 +269,27 @@ def intervals_line(plan: Plan, result: Mapping[str, Any]) -> str:
     return f"{line}; outside (✗): {', '.join(missed)}. {profile} measures them for `plan --profile FILE`{later}."
 
 
+def beyond_bounds(plan: Plan, result: Mapping[str, Any]) -> list[str]:
+    """Return a line for every chain whose longest response is above its bound, with the jobs that were above theirs.
+
+    A bound holds while no job takes longer than its planned WCET; WCETs that are estimates can be exceeded.
+    """
+    longest = {row.stage: row.max_ns or 0 for row in predicted_against_measured(plan, result)}
+    over = [
+        f"{task.name} took up to {format_duration(longest[task.name])} of {format_duration(task.wcet_ns)}"
+        for task in plan.tasks
+        if longest[task.name] > task.wcet_ns
+    ]
+    cause = ", ".join(over) if over else "none did: what lies between jobs took longer, or an engine was lost"
+    lines = []
+    for chain in plan.chains:
+        times = result.get("chains", {}).get(chain.name, {}).get("response_time_ns", {})
+        if chain.bound_ns is not None and (times.get("max") or 0) > chain.bound_ns:
+            bound = f"{duration(times['max'])} is above its bound of {format_duration(chain.bound_ns)}"
+            lines.append(f"{chain.name}: {bound}, which holds while jobs keep their planned WCETs: {cause}.")
+    return lines
+
+
 def wall(supply: Supply, module_mw: float) -> str:
     """Return the power at the wall of a module on the carrier board and the adaptor that its platform states."""
     power = at_wall(supply, Watts(module_mw, 0.0))

@@ -11,6 +11,7 @@ import pytest
 from report_samples import build_trace
 
 from socsched.planning.plan import Plan
+from socsched.reporting import view_model
 from socsched.reporting.report import Part, render
 from socsched.trace.trace import Trace
 
@@ -111,6 +112,16 @@ def test_prediction_is_set_against_measurement_only_in_a_run(page: str, plan: Pl
     assert "Predicted against measured" in measured
     assert measured.count('<td class="num">1.10</td>') == 7
     assert "Measured over predicted time of every stage" in measured
+
+
+def test_a_response_above_its_bound_names_the_jobs_above_their_wcets(plan: Plan, result: dict[str, Any]) -> None:
+    (line,) = view_model.beyond_bounds(plan, result)
+    assert line.startswith("lidar-detection: 102.7 ms is above its bound of 41 ms") and "pfn took up to 2.85 ms" in line
+    for stage in result["stages"].values():
+        stage["exec_ns"]["max"] = stage["exec_ns"]["mean"]
+    assert "none did" in view_model.beyond_bounds(plan, result)[0]
+    result["chains"]["lidar-detection"]["response_time_ns"]["max"] = 41e6
+    assert view_model.beyond_bounds(plan, result) == []
 
 
 def test_the_worst_frame_is_named_and_listed_job_by_job(page: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from random import Random
 from typing import Any
+
+import pytest
 
 from socsched.cost.cost import Segment
 from socsched.executor.settings import RunSettings
@@ -15,6 +18,11 @@ from socsched.runtime.options import CRITICALITIES, Policies, StagePolicy
 from socsched.sim.simulate import simulate
 
 MS = 1_000_000
+SEEDS = [
+    *range(15),
+    *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, int(os.environ.get("SOCSCHED_SEEDS", "200")))),
+]
+"""Of each kind of run; SOCSCHED_SEEDS=2000 draws more."""
 ORDERS = (
     "edf", "fp", "fifo", "rm", "dm", "edf-criticality", "sjf", "srtf", "llf", "np-edf", "np-sjf",
 )  # fmt: skip

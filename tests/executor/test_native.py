@@ -32,6 +32,7 @@ from socsched.planning.task import LOAD
 from socsched.runtime.journal import recover
 from tests.executor.random_runs import (
     MS,
+    SEEDS,
     eventful_preemptive_run,
     eventful_run,
     levels_run,
@@ -57,7 +58,7 @@ def chain_of_two(**changes: Any) -> RunSettings:
     return replace(RunSettings(made, 200 * MS, stages=stages), **changes)
 
 
-@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_plain_runs_equal_the_simulator(executor: Path, seed: int, tmp_path: Path) -> None:
     settings = plain_run(seed)
     trace, _ = run_native(executor, settings, tmp_path)
@@ -65,7 +66,7 @@ def test_plain_runs_equal_the_simulator(executor: Path, seed: int, tmp_path: Pat
     assert differences_from_simulator(settings, trace) == []
 
 
-@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_eventful_runs_serve_jobs_in_order_and_account_for_every_frame(
     executor: Path, seed: int, tmp_path: Path
 ) -> None:
@@ -89,7 +90,7 @@ def test_eventful_runs_serve_jobs_in_order_and_account_for_every_frame(
         assert not [note for note in trace.instants if "another plan takes over" in note.text]
 
 
-@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_preemptive_runs_equal_the_simulator(executor: Path, seed: int, tmp_path: Path) -> None:
     settings = preemptive_run(seed)
     trace, executed = run_native(executor, settings, tmp_path)
@@ -110,7 +111,7 @@ def test_loads_by_the_copy_engine_equal_the_simulator(executor: Path, tmp_path: 
     assert differences_from_simulator(settings, trace) == []
 
 
-@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_eventful_runs_with_preemption_account_for_every_frame(executor: Path, seed: int, tmp_path: Path) -> None:
     trace, executed = run_native(executor, eventful_preemptive_run(seed), tmp_path)
     for account in executed.accounts.values():
@@ -121,7 +122,7 @@ def test_eventful_runs_with_preemption_account_for_every_frame(executor: Path, s
     assert all(job.exec_ns == ran[number] for number, job in enumerate(trace.jobs))
 
 
-@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_levels_of_criticality_equal_the_simulator(executor: Path, seed: int, tmp_path: Path) -> None:
     settings = levels_run(seed)
     trace, _ = run_native(executor, settings, tmp_path)
@@ -129,7 +130,7 @@ def test_levels_of_criticality_equal_the_simulator(executor: Path, seed: int, tm
     assert differences_from_simulator(settings, trace) == []
 
 
-@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_levels_of_criticality_with_preemption_equal_the_simulator(executor: Path, seed: int, tmp_path: Path) -> None:
     settings = preemptive_levels_run(seed)
     trace, _ = run_native(executor, settings, tmp_path)

@@ -1,6 +1,6 @@
 """A GPU's shares: networks on some of its SMs and beside aggressors, against `cost.waves`.
 
-    python -m tools.bench.gpu_division prepare FOLDER    with nvcc; programs of networks are made by gpu_networks
+    python -m tools.bench.gpu_division prepare FOLDER    with nvcc and PyTorch; other networks: gpu_networks
     python3 -m tools.bench.gpu_division run FOLDER [--seconds 380] [--out FILE.json]    with a GPU: libcuda alone
 
 Each network is one CUDA graph of our kernels (`executor.programs`), batch 1, fp16; shares are green contexts.
@@ -79,32 +79,9 @@ def prepare(folder: Path) -> int:
         str(folder / "aggressors.cu"),
     ]
     subprocess.run(command, check=True)
-    _critical(folder / CRITICAL)
-    return 0
+    from tools.bench.gpu_networks import prepare as programs
 
-
-def _critical(place: Path) -> None:
-    """Write PointPillars as gpu_networks writes networks, with weights that repeat, so that they compress."""
-    import tempfile
-
-    import numpy as np
-
-    from socsched.executor.programs import build_program
-    from tools.bench.gpu_common import artifact_of, pointpillars
-
-    network, sequence = pointpillars(), np.random.default_rng(0).normal(0, 1, 16381).astype(np.float16)
-    weights = {}
-    for name, shape in network.params.items():
-        scale = (2 / np.prod(shape[1:])) ** 0.5 if len(shape) > 1 else 0.1
-        weights[name] = (np.resize(sequence, np.prod(shape)).astype(np.float32) * scale).reshape(shape)
-    place.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        artifact = artifact_of(network, weights, "sm_90", Path(scratch))
-        program = build_program([artifact], "sm_90")
-        document = {key: value for key, value in program.document.items() if key not in ("code", "sources")}
-        (place / "program.json").write_text(json.dumps(document))
-        (place / "code.cubin.xz").write_bytes(lzma.compress(artifact.path.read_bytes()))
-        (place / "constants.xz").write_bytes(lzma.compress(program.constants, preset=1))
+    return programs(folder, "sm_90", [CRITICAL])
 
 
 # -- the driver

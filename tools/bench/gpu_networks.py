@@ -47,7 +47,6 @@ def prepare(folder: Path, arch: str, names: list[str]) -> int:
     from socsched.errors import SocschedError
     from socsched.executor.programs import build_program
     from socsched.models import onnx_import
-    from tools.bench.gpu_common import artifact_of
 
     folder.mkdir(parents=True, exist_ok=True)
     failed = 0
@@ -102,6 +101,26 @@ def export(name: str, file: Path) -> None:
         network_zoo.export(name, file)
         shutil.copyfile(file, kept)
     shutil.copyfile(kept, file)
+
+
+def target(arch: str) -> dict[str, Any]:
+    """Return an engine's target entry for an architecture."""
+    return {"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32}
+
+
+def artifact_of(network: Any, weights: Any, arch: str, folder: Path) -> Any:
+    """Return a network built in fp16 into `folder`."""
+    from socsched.compiler.artifact import Artifact
+    from socsched.compiler.pipeline import compile_network
+    from socsched.compiler.target import Build, resolve
+    from socsched.compiler.targets.cuda.target import TARGET
+
+    made = compile_network(Build(folder, network, weights, resolve(target(arch)), "fp16"), TARGET)
+    names = tuple(network.inputs), network.outputs
+    return Artifact(
+        *(network.name, network.name, "gpu", "gpu", "cuda", "", "fp16", 0, "", folder, made.files),
+        *(names[0], made.inputs, names[1], made.outputs, "seeded", False, made.notes),
+    )
 
 
 class Driver:

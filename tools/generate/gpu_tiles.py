@@ -43,8 +43,10 @@ from socsched.compiler.targets.cuda.tile_table import INT8_TABLE, TABLE
 from socsched.compiler.targets.cuda.tiles import Convolution, Tile, candidates, estimate, fastest_tile, round_up
 from socsched.errors import MachineError
 from socsched.graph.expand import fuse_network
+from socsched.models import onnx_import
 from tools import ROOT
-from tools.bench import gpu_common as bench
+from tools.bench.gpu_networks import export
+from tools.bench.gpu_networks import target as engine_target
 from tools.verify.gpu_code import find_nvcc
 
 TABLE_PATH = ROOT / "socsched/compiler/targets/cuda/tile_table.py"
@@ -58,11 +60,13 @@ LAUNCHES = 20
 
 
 def shapes(arch: str, networks: str, precision: str) -> list[Convolution]:
-    """Return every distinct product of the networks (named with commas), in int8 with channels in pairs of bytes."""
+    """Return every distinct product of networks of `network_zoo` (with commas), in int8 with channels in pairs."""
     found: dict[str, Convolution] = {}
-    known = {"pointpillars": bench.pointpillars, "resnet50": bench.resnet50}
-    for network in (known[name]() for name in networks.split(",")):
-        graph, weights = fuse_network(network), bench.random_weights(network)
+    for name in networks.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            export(name, file := Path(folder) / f"{name}.onnx")
+            network, weights = onnx_import.load(file)
+        graph = fuse_network(network)
         if precision == "int8":
             scales = Scales({name: Scale(0.1, False) for name in graph.values})
             lowered = lower_int8(quantise(graph, weights, scales), weights, "sm_80", bound=False)
@@ -93,7 +97,7 @@ def build(job: tuple[Convolution, Tile, str, str, str]) -> str:
         if tile.splits > 1:
             functions["finish"] = kernels.spread(gemm.reduction(shape, tile.splits, *given))
         module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
-        target = tvm.target.Target(bench.target(arch))
+        target = tvm.target.Target(engine_target(arch))
 
         def cubin(source: str) -> bytes:
             Path(f"{path}.cu").write_text(source)

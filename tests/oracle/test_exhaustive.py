@@ -65,7 +65,7 @@ def test_a_sampled_output_waits_for_the_next_job_of_its_reader() -> None:
 def test_no_bound_is_below_the_truth(family: str) -> None:
     tally = Tally()
     for number in range(2):
-        tally.add(exhaustive.check(family, f"{family}/test/{number}", 150))
+        tally.add(exhaustive.check(150, family, f"{family}/test/{number}"))
     assert tally.faults == []
 
 
@@ -73,7 +73,7 @@ def test_an_age_without_sampling_periods_is_seen_to_be_below(monkeypatch: pytest
     monkeypatch.setattr(
         small_plans, "data_age", lambda parts, found: data_age([Stretch(0, part.last) for part in parts], found)
     )
-    below = [line for number in range(12) for line in exhaustive.check("plan, fp, chain", f"m/{number}", 200).faults]
+    below = [line for number in range(12) for line in exhaustive.check(200, "plan, fp, chain", f"m/{number}").faults]
     assert any("age reaches" in line for line in below)
 
 

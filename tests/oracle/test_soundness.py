@@ -18,6 +18,7 @@ from socsched.schedulability.published.choose import analyse, tests
 from socsched.schedulability.tasks import RtTask
 from tools.verify import plan_runs, soundness
 from tools.verify import reference_simulator as simulator
+from tools.verify.cases import Tally
 from tools.verify.random_plans import Case, make_plan
 
 FAMILIES = soundness.FAMILIES
@@ -35,16 +36,18 @@ def test_no_response_is_above_a_bound(family: str, seed: int) -> None:
 @pytest.mark.parametrize("first", range(0, 400, 20))
 @pytest.mark.sampled(7)
 def test_no_run_contradicts_a_plan(first: int) -> None:
-    assert plan_runs.check_cases(range(first, first + 20), 6).cases == {}
+    assert [fault for number in range(first, first + 20) for fault in plan_runs.check_case(number, 6).faults] == []
 
 
 def test_the_search_sees_a_period_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sampling that costs nothing, as it once did: reactions and ages above their bounds, and the smallest case."""
     honest = Sources._stretch
     monkeypatch.setattr(Sources, "_stretch", lambda self, root, last: replace(honest(self, root, last), period=0))
-    tally = plan_runs.check_cases(range(12), 4)
-    assert {"reaction", "age"} <= set(tally.kinds)
-    label, text = plan_runs.minimal(next(iter(tally.cases)), 4)
+    tally = Tally()
+    for number in range(12):
+        tally.add(plan_runs.check_case(number, 4))
+    assert {"reaction", "age"} <= set(tally.counts["kinds"])
+    label, text = plan_runs.minimal(next(iter(tally.counts["cases"])), 4)
     assert "sampled" in label
     small = Case.of(text)
     assert len(small.pipeline["stages"]) <= 3

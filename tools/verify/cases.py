@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 
@@ -49,12 +50,25 @@ def divided(amount: int, families: Sequence[str]) -> dict[str, int]:
     return {family: each + (index < more) for index, family in enumerate(families)}
 
 
-def spread(check: Callable[[str, range], Tally], amounts: Mapping[str, int], workers: int, step: int = 100) -> Tally:
-    """Return the tally of the cases of every family, `step` of them at a time; print a line for each family."""
+def _checked(check: Callable[[str, str], Tally], seed: int, family: str, numbers: range) -> Tally:
+    tally = Tally()
+    for number in numbers:
+        tally.add(check(family, f"{family}/{seed}/{number}"))
+    return tally
+
+
+def spread(
+    check: Callable[[str, str], Tally], seed: int, amounts: Mapping[str, int], workers: int, step: int = 100
+) -> Tally:
+    """Return the tally of `check(family, name)` of all cases, `step` of them at a time; print a line for each family.
+
+    A name is that of the family, the seed and a number: all that is drawn follows from it.
+    """
     jobs = [(name, range(at, min(at + step, most))) for name, most in amounts.items() for at in range(0, most, step)]
     total, families, began = Tally(), {name: Tally() for name in amounts}, time.perf_counter()
+    work = partial(_checked, check, seed)
     with ProcessPoolExecutor(workers) as pool:
-        for (name, numbers), tally in zip(jobs, pool.map(check, *zip(*jobs, strict=True)), strict=True):
+        for (name, numbers), tally in zip(jobs, pool.map(work, *zip(*jobs, strict=True)), strict=True):
             families[name].add(tally)
             total.add(tally)
             if numbers.stop == amounts[name]:

@@ -28,7 +28,7 @@ PLANS = {
 }
 
 
-def check(family: str, seed: str, states: int) -> Tally:
+def check(states: int, family: str, seed: str) -> Tally:
     """Return the result of exploring one system of a family and comparing every bound with it."""
     draw = Random(seed)
     if family in SETS:
@@ -62,14 +62,6 @@ def compare(
     return tally
 
 
-def search(seed: int, states: int, family: str, numbers: range) -> Tally:
-    """Check some systems of a family."""
-    tally = Tally()
-    for number in numbers:
-        tally.add(check(family, f"{family}/{seed}/{number}", states))
-    return tally
-
-
 def table(tally: Tally) -> str:
     """Return the histogram as text, a line per analysis."""
     classes = tally.counts["bounds"]
@@ -87,7 +79,7 @@ def main() -> int:
     parser.add_argument("--states", type=int, default=400, help="states visited per system at most")
     chosen = parser.parse_args()
     amounts = divided(chosen.systems, chosen.family or [*SETS, *PLANS])
-    total = spread(partial(search, chosen.seed, chosen.states), amounts, chosen.workers)
+    total = spread(partial(check, chosen.states), chosen.seed, amounts, chosen.workers)
     print(f"\n{table(total)}")
     return 1 if total.faults else 0
 

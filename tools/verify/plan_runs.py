@@ -6,7 +6,6 @@ still has one, and `traits` names what that case consists of, so that equal kind
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ from socsched.sim.simulate import simulate
 from socsched.trace.chains import Record
 from socsched.trace.columns import DONE, DROP_LATE, DROP_QUEUE
 from socsched.trace.trace import Trace
+from tools.verify.cases import Tally
 from tools.verify.random_plans import Case, Json, draw_case, dropped, make_plan
 
 BROKEN = "the planner raises"
@@ -273,45 +273,29 @@ def _overruns(plan: Plan, draw: Random) -> Faults:
     return Faults(overruns=tuple(rows))
 
 
-@dataclass
-class PlanTally:
-    """Plans by verdict, simulated runs, faults by kind, and by number of a case its faults."""
-
-    verdicts: Counter[str] = field(default_factory=Counter)
-    runs: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    cases: dict[int, list[str]] = field(default_factory=dict)
-
-    def add(self, other: PlanTally) -> None:
-        """Add another tally to this one."""
-        self.verdicts += other.verdicts
-        self.runs += other.runs
-        self.kinds += other.kinds
-        self.cases |= other.cases
-
-
-def check_cases(numbers: range, runs: int) -> PlanTally:
-    """Return the tally of the cases of these numbers, each in `runs` runs."""
-    tally = PlanTally()
-    for number in numbers:
-        try:
-            plan = make_plan(draw_case(number))
-            by_kind = {fault.kind: str(fault) for fault in search(plan, runs, number)}
-        except Exception as error:  # whatever a planner raises for a valid file is its fault
-            by_kind = {BROKEN: f"{type(error).__name__}: {error}"}
-        else:
-            tally.verdicts[plan.verdict] += 1
-            tally.runs += runs
-        tally.kinds.update(list(by_kind))
-        if by_kind:
-            tally.cases[number] = list(by_kind.values())
+def check_case(number: int, runs: int) -> Tally:
+    """Return verdict, runs and kinds of faults of the plan of a number; its faults name the number."""
+    tally = Tally()
+    try:
+        plan = make_plan(draw_case(number))
+        by_kind = {fault.kind: str(fault) for fault in search(plan, runs, number)}
+    except Exception as error:  # whatever a planner raises for a valid file is its fault
+        by_kind = {BROKEN: f"{type(error).__name__}: {error}"}
+    else:
+        tally.count("verdicts", plan.verdict)
+        tally.count("runs", "", runs)
+    for kind, text in by_kind.items():
+        tally.count("kinds", kind)
+        tally.faults.append(f"{number}: {text}")
+    if by_kind:
+        tally.count("cases", number)
     return tally
 
 
 def minimal(number: int, runs: int) -> tuple[str, str]:
     """Return the kind with its traits, and the smallest case as YAML with its faults, of a case that has one."""
     case = draw_case(number)
-    kind = next(iter(check_cases(range(number, number + 1), runs).kinds), "")
+    kind = next(iter(check_case(number, runs).counts.get("kinds", ())), "")
     if not kind:
         return "no fault", case.text()
     small = shrink(case, kind, runs, number)

@@ -14,22 +14,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from bisect import bisect_left, bisect_right
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections import Counter
 from functools import partial
 from random import Random
 
 from socsched.descriptor.taskset import TaskSet
 from socsched.schedulability.published.choose import Analysis, analyse
 from tools.verify.cases import Tally, divided, parser_of, spread
-from tools.verify.plan_runs import PlanTally, check_cases, minimal
+from tools.verify.plan_runs import check_case, minimal
 from tools.verify.random_systems import FAMILIES, from_any_phase
 from tools.verify.reference_simulator import Seen, observed, phasings, simulate
 
 LONGEST_RUN = 700
-STEP = 50
-"""Plans checked at a time."""
 
 
 def responses_seen(taskset: TaskSet, runs: int, seed: int) -> dict[str, int]:
@@ -123,33 +120,26 @@ def _check_miss(taskset: TaskSet, analysis: Analysis, seed: int, tally: Tally) -
             tally.faults.append(f"{test}: predicts a miss that does not happen: {taskset}")
 
 
-def search(seed: int, runs: int, family: str, numbers: range) -> Tally:
-    """Check some systems of a family."""
-    tally = Tally()
-    for number in numbers:
-        draw = Random(f"{family}/{seed}/{number}")
-        tally.add(check(FAMILIES[family](draw), runs, draw.randrange(2**31)))
-    return tally
+def check_set(runs: int, family: str, name: str) -> Tally:
+    """Check a drawn system of a family."""
+    draw = Random(name)
+    return check(FAMILIES[family](draw), runs, draw.randrange(2**31))
 
 
-def search_plans(chosen: argparse.Namespace) -> PlanTally:
+def check_plan(runs: int, family: str, name: str) -> Tally:
+    """Check the plan of a number, which follows from seed and number in the name."""
+    _, seed, number = name.split("/")
+    return check_case(int(seed) * 10**6 + int(number), runs)
+
+
+def search_plans(chosen: argparse.Namespace) -> Tally:
     """Check random plans, print what was checked and the smallest case of each kind of fault."""
-    first, began, total = chosen.seed * 10**6, time.perf_counter(), PlanTally()
-    end = first + chosen.plans
-    steps = [range(at, min(at + STEP, end)) for at in range(first, end, STEP)]
-    with ProcessPoolExecutor(chosen.workers) as pool:
-        running = [pool.submit(check_cases, numbers, chosen.phasings) for numbers in steps]
-        for count, done in enumerate(as_completed(running), 1):
-            total.add(done.result())
-            if count % 20 == 0:
-                print(f"{count * STEP} plans: {len(total.cases)} with faults", flush=True)
-    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(total.verdicts.items()))
-    print(f"\n{chosen.plans} plans ({verdicts}), {total.runs} runs, {len(total.cases)} plans with faults", end="")
-    print(f" ({time.perf_counter() - began:.0f} s)")
-    for kind, count in total.kinds.most_common():
-        print(f"{count:6} {kind}")
+    total = spread(partial(check_plan, chosen.phasings), chosen.seed, {"plans": chosen.plans}, chosen.workers, 50)
+    for table in ("verdicts", "kinds"):
+        for what, count in total.counts.get(table, Counter()).most_common():
+            print(f"{count:6} {what}")
     by_label: dict[str, list[tuple[int, str]]] = {}
-    for number in sorted(total.cases)[: chosen.shrink]:
+    for number in sorted(total.counts.get("cases", ()))[: chosen.shrink]:
         label, text = minimal(number, chosen.phasings)
         by_label.setdefault(label, []).append((number, text))
     for label, cases in sorted(by_label.items(), key=lambda item: -len(item[1])):
@@ -161,7 +151,7 @@ def search_plans(chosen: argparse.Namespace) -> PlanTally:
 def search_sets(chosen: argparse.Namespace) -> Tally:
     """Check random task sets and print what was checked."""
     amounts = divided(chosen.systems, chosen.family or list(FAMILIES))
-    total = spread(partial(search, chosen.seed, chosen.phasings), amounts, chosen.workers)
+    total = spread(partial(check_set, chosen.phasings), chosen.seed, amounts, chosen.workers)
     print(f"\n{'test':45} {'bounds':>8} {'reached':>8}")
     for test, count in sorted(total.counts["bounds"].items()):
         print(f"{test:45} {count:8} {total.counts['reached'][test]:8}")
@@ -180,7 +170,7 @@ def main() -> int:
         label, text = minimal(chosen.case, chosen.phasings)
         print(f"{label}\n{text}")
         return 1
-    broken = bool(chosen.plans and search_plans(chosen).cases)
+    broken = bool(chosen.plans and search_plans(chosen).faults)
     return int(bool(chosen.systems and search_sets(chosen).faults) or broken)
 
 

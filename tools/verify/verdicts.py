@@ -3,11 +3,11 @@
 Usage: python -m tools.verify.verdicts [--feasible 2000] [--infeasible 2000] [--seed 1] [--phases 60] [--workers 1]
        python -m tools.verify.verdicts --shipped [--reversed] [--output FILE.json]
 
-*Feasible*: 1 to 6 stages with joins, sampling of tasks and sensors, jitter, offsets, sporadic sources, traffic, gangs
-and several engines are planned without deadlines and simulated from `phases` vectors of phases and seeds; the deadlines
-are then 2 % above the longest responses seen, and the pipeline is planned again.  `infeasible` is wrong, `undecided` a
-weakness of the analysis, or the simulation missed the worst case.  *Infeasible*: a requirement is exceeded by at least
-2 % whatever the mapping and the schedule, by kind; `feasible` is wrong, and the share proved is printed.  `--shipped`
+*Feasible*: pipelines on boards of their own (random_plans.py) are planned without deadlines and simulated from `phases`
+vectors of phases and seeds; the deadlines are then 2 % above the longest responses seen, and the pipeline is planned
+again.  `infeasible` is wrong, `undecided` a weakness of the analysis, or the simulation missed the worst case.
+*Infeasible*: a requirement is exceeded by at least 2 % whatever the mapping and the schedule, by kind; `feasible` is
+wrong, and the share proved is printed.  `--shipped`
 prints the verdict of every shipped pipeline on every shipped platform, what `infeasible` rests on, and a digest of the
 plan: the same for another PYTHONHASHSEED, and with `--reversed`, which plans in the other order.
 Exit code 1 if a verdict is wrong.
@@ -32,10 +32,13 @@ from socsched.api.planning import plan_with
 from socsched.api.simulation import simulate_plan
 from socsched.descriptor.catalog import get_platform, pipeline_names, platform_names
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
+from socsched.descriptor.platform import Platform
+from socsched.descriptor.platform_file import platform_from_mapping
 from socsched.planning.io import to_document
 from socsched.planning.plan import Plan
 from tools.verify.cases import Tally, divided, spread
 from tools.verify.plan_runs import shifted, sources
+from tools.verify.random_plans import draw_case, platform_file
 
 BOARDS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("jetson-agx-orin-64gb", "MAXN", ("cpu", "gpu"), 12),
@@ -56,14 +59,14 @@ class Drawn:
     """A pipeline as file content, the board and mode it is planned for, and the caps of its plan."""
 
     document: Document
-    board: str
+    board: Platform
     mode: str
     options: PlanOptions = OPTIONS
 
     def plan(self, **changes: Any) -> Plan:
         """Return the plan of the pipeline through the ordinary procedure."""
         pipeline = pipeline_from_mapping(self.document, "drawn.yaml")
-        return plan_with(pipeline, get_platform(self.board), self.mode, replace(self.options, **changes))
+        return plan_with(pipeline, self.board, self.mode, replace(self.options, **changes))
 
 
 class Writer:
@@ -119,7 +122,7 @@ class Writer:
             "stages": self.stages,
             "chains": self.chains,
         }
-        return Drawn(document, self.board, self.mode, replace(OPTIONS, **options))
+        return Drawn(document, get_platform(self.board), self.mode, replace(OPTIONS, **options))
 
     def times(self, least: float, most: float) -> dict[str, float]:
         """Draw times (ms) on one engine or several."""
@@ -129,58 +132,14 @@ class Writer:
 
 
 def feasible_pipeline(draw: Random) -> Drawn:
-    """Return a small pipeline of everything that a pipeline file can say about releases, triggers and traffic."""
-    w = Writer(draw)
-    base = draw.choice(PERIODS)
-    heads: list[list[str]] = []
-    for _ in range(draw.choice((1, 1, 2, 2, 3))):
-        period = base if draw.random() < 0.6 else draw.choice(PERIODS)
-        fields: Document = {}
-        if draw.random() < 0.4:
-            fields["offset"] = f"{round(draw.uniform(0, 0.9) * period * 1000)} us"
-        if draw.random() < 0.35:
-            fields["jitter"] = f"{round(draw.uniform(0.02, 0.5) * period * 1000)} us"
-        elif draw.random() < 0.15:
-            fields["sporadic"] = f"{round(draw.uniform(0.1, 0.5) * period * 1000)} us"
-        if draw.random() < 0.25:
-            fields["bytes_per_frame"] = f"{draw.randint(1, 40)} MB"
-        heads.append([w.sensor(period, **fields)])
-    for _ in range(draw.randint(1, 6)):
-        path = draw.choice(heads)
-        period = w.period[path[-1]]
-        made: Document = {}
-        if draw.random() < 0.25:
-            made["output_bytes"] = f"{draw.randint(1, 60)} MB"
-        if draw.random() < 0.3:
-            made["queue"] = draw.choice((1, 2, 3))
-        if draw.random() < 0.15:
-            made["share"] = 2
-        if draw.random() < 0.1:
-            made["execution"] = {"assumed": "drawn", "uniform": [0.5, 1.0]}
-        kind = draw.random()
-        if kind < 0.25:  # a timer samples a task or a sensor
-            period = draw.choice(PERIODS)
-            made |= {"period": f"{period} ms", "reads": [path[-1]]}
-            if draw.random() < 0.4:
-                made["offset"] = f"{round(draw.uniform(0, 0.9) * period * 1000)} us"
-            if draw.random() < 0.2:
-                made["jitter"] = f"{round(draw.uniform(0.01, 0.2) * period * 1000)} us"
-        else:
-            others = [
-                other[-1]
-                for other in heads
-                if other is not path
-                and w.period[other[-1]] == period
-                and not any("sporadic" in w.sensors.get(n, {}) for n in (*other, *path))
-            ]
-            made["after"] = (
-                [path[-1], *draw.sample(others, draw.randint(1, len(others)))] if others and kind < 0.6 else [path[-1]]
-            )
-        path.append(w.stage(w.times(0.03 * period, draw.choice((0.15, 0.3, 0.6)) * period), **made))
-    for path in heads:
-        if len(path) > 1:
-            w.chain(path, **({"max_age": FAR} if draw.random() < 0.3 else {}))
-    return w.drawn()
+    """Return a small pipeline of everything that a pipeline file can say, on a board of its own, without deadlines."""
+    case = draw_case(draw.randrange(2**32))
+    chains = {
+        name: {**chain, "deadline": FAR} | ({"max_age": FAR} if "max_age" in chain else {})
+        for name, chain in case.pipeline["chains"].items()
+    }
+    board = platform_from_mapping(platform_file(case.board), "platform.yaml")
+    return Drawn({**case.pipeline, "chains": chains}, board, "M")
 
 
 def longest_seen(plan: Plan, phases: int, draw: Random) -> dict[str, tuple[int, int]] | None:
@@ -396,13 +355,9 @@ def _theorems(plan: Plan) -> list[str]:
     return list(dict.fromkeys(one.theorem for one in found)) if found else [proof.method]
 
 
-def search(seed: int, phases: int, kind: str, numbers: range) -> Tally:
-    """Check pipelines of one kind."""
-    tally = Tally()
-    for number in numbers:
-        name = f"{kind}/{seed}/{number}"
-        tally.add(check_infeasible(kind, name) if kind in INFEASIBLE else check_feasible(name, phases))
-    return tally
+def check(phases: int, kind: str, name: str) -> Tally:
+    """Check a pipeline of one kind."""
+    return check_infeasible(kind, name) if kind in INFEASIBLE else check_feasible(name, phases)
 
 
 def shipped(output: str, step: int) -> int:
@@ -440,7 +395,7 @@ def main() -> int:
     if chosen.shipped:
         return shipped(chosen.output, -1 if chosen.reversed else 1)
     amounts = {"feasible": chosen.feasible} | divided(chosen.infeasible, list(INFEASIBLE))
-    total = spread(partial(search, chosen.seed, chosen.phases), amounts, chosen.workers, 10)
+    total = spread(partial(check, chosen.phases), chosen.seed, amounts, chosen.workers, 10)
     for table, counts in total.counts.items():
         print(f"{table}: " + ", ".join(f"{name} {count}" for name, count in counts.most_common()))
     return 1 if total.faults else 0

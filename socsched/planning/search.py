@@ -1,8 +1,8 @@
 """The search for a plan: a request, the strategies that it is tried with in order, and the loop through simulation.
 
 A strategy is a function of the request and of what was found before; it returns what is found then: the best solution
-of every mode, proofs where there are any, the plan.  `STRATEGIES` lists them; `passed` is one pass through a list, and
-`search` makes passes with ever larger budgets.
+of every mode, proofs where there are any, the plan.  `STRATEGIES` lists them; `run_pass` goes through the list once,
+and `search` makes passes with ever larger budgets.
 
 The planner may not import the simulator, which works on plans; so the request brings a function that simulates one.
 A separate estimator of interference would diverge from the simulator; correcting the expected times without searching
@@ -320,7 +320,7 @@ def make_plan(
     can run makes the plan infeasible, without tasks.
     """
     request = SearchRequest.of(pipeline, platform, mode, objective, policy, **options)
-    found = passed(request)
+    found = run_pass(request)
     return found.finished(request.clock) if request.explain else found.written
 
 
@@ -575,14 +575,14 @@ def further_attempts(request: SearchRequest, found: Found) -> Found:
         mine = clock.part(weights[0] / sum(weights))
         start = dict(found.mapping) if found.best else request.start
         small = replace(request, attempts=(attempt,), modes=modes, clock=mine, explain=False, start=start)
-        other = passed(small, PLACING)
+        other = run_pass(small, PLACING)
         if other.written.verdict == "feasible":
             report = replace(other.written.solver, portfolio=found.tried, found_by=attempt.name)
             return replace(other, tried=found.tried, plan=replace(other.written, solver=report))
     return found
 
 
-def written(request: SearchRequest, found: Found) -> Found:
+def write(request: SearchRequest, found: Found) -> Found:
     """Write the plan, with conflicts and levers if the request explains: these take a while and may lead to a plan yet.
 
     The time that is left never keeps it from being written.
@@ -671,7 +671,7 @@ def _alternatives(request: SearchRequest, found: Found, clock: Clock) -> list[So
 # -- the loop: search, simulate, search again
 
 
-def simulated(request: SearchRequest, found: Found) -> Found:
+def refine_by_simulation(request: SearchRequest, found: Found) -> Found:
     """Simulate the plan, search again with the simulated times until both agree, and keep the best simulation.
 
     An estimate without interference cannot distinguish two mappings whose stages wait for each other differently.  The
@@ -703,7 +703,7 @@ def simulated(request: SearchRequest, found: Found) -> Found:
     most = MANY_ROUNDS if observed.loads else ROUNDS
     while rounds < most and (stalled < STALLED or not observed.loads) and not clock.over():
         try:
-            other = passed(replace(like_it, observed=observed, start=best.mapping), PLACING)
+            other = run_pass(replace(like_it, observed=observed, start=best.mapping), PLACING)
         except OutOfTime:
             break
         evaluated += other.written.solver.evaluated or 0
@@ -711,13 +711,13 @@ def simulated(request: SearchRequest, found: Found) -> Found:
             fixed = True
             break
         tried.append(_places(other.written))
-        others_means = means_of(other.written, simulate, clock)
-        if others_means is None:
+        other_means = means_of(other.written, simulate, clock)
+        if other_means is None:
             break
         rounds += 1
-        more, stalled = _observed(other.written, others_means), stalled + 1
-        if value(others_means.chains.values()) < value(means.chains.values()):
-            best, means, anchor, stalled = other, others_means, more, 0
+        more, stalled = _observed(other.written, other_means), stalled + 1
+        if value(other_means.chains.values()) < value(means.chains.values()):
+            best, means, anchor, stalled = other, other_means, more, 0
         last = anchor if more.loads else more  # what the next search starts from is known as it was seen
         extra = {**observed.extra_ns, **more.extra_ns, **last.extra_ns}
         offset = {**observed.offset_ns, **more.offset_ns, **last.offset_ns}
@@ -732,11 +732,11 @@ def simulated(request: SearchRequest, found: Found) -> Found:
 
 PLACING: tuple[Strategy, ...] = (shallow_queues, deep_queues, settle_choices)
 """The strategies that map stages, in one way to search."""
-STRATEGIES: tuple[Strategy, ...] = (*PLACING, further_attempts, written, simulated)
+STRATEGIES: tuple[Strategy, ...] = (*PLACING, further_attempts, write, refine_by_simulation)
 """The strategies in order."""
 
 
-def passed(request: SearchRequest, strategies: Sequence[Strategy] = STRATEGIES) -> Found:
+def run_pass(request: SearchRequest, strategies: Sequence[Strategy] = STRATEGIES) -> Found:
     """Return what strategies find, one after the other, and its plan; the deadline ends a strategy, not the pass."""
     found = Found(request.pipeline, tried=(request.attempts[0].name,))
     for strategy in strategies:
@@ -745,7 +745,7 @@ def passed(request: SearchRequest, strategies: Sequence[Strategy] = STRATEGIES) 
         except OutOfTime:
             if found.best is None:
                 raise
-    return written(request, found)
+    return write(request, found)
 
 
 def search(request: SearchRequest) -> Plan:
@@ -774,7 +774,7 @@ def search(request: SearchRequest) -> Plan:
                 start = _best(series).mapping if series else {}
                 last = not budgets and all(found.written.verdict != "feasible" for found in series)
                 settings = replace(request, explain=request.explain and last, start=start)
-                series.append(passed(replace(settings, clock=clock, rounds=rounds, whole=whole)))
+                series.append(run_pass(replace(settings, clock=clock, rounds=rounds, whole=whole)))
                 complete, verdict = not guard.spent, series[-1].written.verdict
                 if guard.cut_off or (complete and verdict == "feasible"):
                     break

@@ -19,7 +19,7 @@ from socsched.errors import UsageError
 from socsched.planning.clock import Clock
 from socsched.planning.feasibility.remedies import verify_levers
 from socsched.planning.plan import Plan
-from socsched.planning.search import Found, SearchRequest, passed
+from socsched.planning.search import Found, SearchRequest, run_pass
 from socsched.planning.uncertainty import _expected
 from socsched.reporting.terminal import open_questions
 from tests.sim.toy_platform import MS, lines, platform, takes
@@ -34,7 +34,7 @@ def draft_of(*stages: tuple[dict[str, tuple[float, float]], int]) -> Found:
             for e, (time, error) in costs.items()
         )
         made.append((40 * MS, deadline * MS, (Stage(f"t{number}", "", None, costs=times, share=1),)))
-    return passed(SearchRequest.of(lines(*made), platform("full", "segment"), work=lambda *_: None))
+    return run_pass(SearchRequest.of(lines(*made), platform("full", "segment"), work=lambda *_: None))
 
 
 def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:

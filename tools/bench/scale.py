@@ -7,18 +7,18 @@
 
 chains: lines of eight stages; random: graphs in which a stage waits for one to three others; fan: graphs that split in
 four and join again; all on jetson-agx-orin-64gb in MAXN, two thirds of the stages with a time on the GPU too. one and
-eight: lines of eight stages on a board of one core, and on one of eight engines. `analyze`: seconds of the verb on
-the plan of the list schedule; `assess`: milliseconds of judging a mapping in which one stage moved, by its score,
-with what explains it, and thoroughly; `plan`: seconds of the verb, mappings judged and the verdict; `budgets`: values
-by evaluations, the least twice, and whether more are worse or the same ones differ; `limits`: wall
-seconds of `plan` within the limits LIMITS_S (s), and processor seconds after each, whatever else runs.
-`line`: one chain of all stages; `awkward`: `chains` with periods in whole µs whose hyperperiod is beyond 10^12 ns;
-`planted`: full engines, of which one mapping is known (`tools.bench.planner_finds`). `traces`: processor
-seconds, memory and bytes a job of every verb that writes or reads a long trace, of 256 stages in chains; with
-`--spread`, that part of execution times is drawn, and releases jitter. `sets`: processor seconds of all tests that
-apply to a task set of implicit deadlines, on one processor, on eight that tasks are bound to, and on eight that they
-share, at two loads a processor. Every row has a process of its own, whose
-greatest memory is that of the row; a row that takes longer than `--limit` seconds is left out.
+eight: lines of eight stages on a board of one core, and on one of eight engines. `analyze`: seconds of the verb on the
+plan of the list schedule; `assess`: milliseconds of judging a mapping in which one stage moved, by its score, with what
+explains it, and thoroughly; `plan`: seconds of the verb, mappings judged and the verdict; `budgets`: values by
+evaluations, the least twice, and whether more are worse or the same ones differ; `limits`: wall seconds of `plan`
+within the limits LIMITS_S (s), and processor seconds after each, whatever else runs. `line`: one chain of all stages;
+`awkward`: `chains` with periods in whole µs whose hyperperiod is beyond 10^12 ns; `planted`: full engines, of which one
+mapping is known (`tools.bench.planner_finds`). `traces`: processor seconds, memory and bytes a job of every verb that
+writes or reads a long trace, of 256 stages in chains; with `--spread`, that part of execution times is drawn, and
+releases jitter. `sets`: processor seconds of all tests that apply to a task set of implicit deadlines, on one
+processor, on eight that tasks are bound to, and on eight that they share, at two loads a processor; of sets of up to 64
+tasks also those of many at once (`analyze_many`), a set. Every row has a process of its own, whose greatest memory is
+that of the row; a row that takes longer than `--limit` seconds is left out.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from threading import Timer
 from typing import Any
 
 from socsched.api.analysis import analyze
+from socsched.api.batches import analyze_many
 from socsched.api.loading import load_taskset
 from socsched.api.options import PlanOptions
 from socsched.api.planning import plan_with
@@ -271,6 +272,8 @@ def time_budgets(given: Pipeline, platform: Platform, policy: str) -> Row:
 
 
 LIMITS_S = (5, 10, 20)
+SETS = 300
+"""Small task sets that are analysed at once."""
 
 
 def time_limits(given: Pipeline, platform: Platform, policy: str) -> Row:
@@ -355,22 +358,40 @@ def trace_rows(jobs: int, spread: float, limit: float) -> Iterator[tuple[str, Ro
             yield verb, row | ({"bytes/job": (Path(out) / file).stat().st_size / jobs} if file else {})
 
 
+def drawn_set(count: int, load: float, processors: int, bound: bool, draw: Random) -> list[dict[str, int]]:
+    """Return the tasks of a set with periods (us) of 10 ms to 1 s, each on the least loaded processor where `bound`."""
+    tasks, loads = list[dict[str, int]](), [0.0] * processors
+    for share in uunifast(count, load * processors, draw):
+        period, cpu = round(math.exp(draw.uniform(math.log(10_000), math.log(1_000_000)))), loads.index(min(loads))
+        loads[cpu] += share
+        tasks.append({"period": period, "wcet": max(1, int(share * period))} | ({"cpu": cpu} if bound else {}))
+    return tasks
+
+
 def set_rows(count: int) -> Iterator[tuple[str, Row]]:
-    """Yield the seconds of all tests of sets of `count` tasks with periods (us) of 10 ms to 1 s, and the verdict."""
+    """Yield the seconds of all tests of sets of `count` tasks, and the verdict; of small sets those of many at once."""
     for way, load in (("one", 0.8), ("bound", 0.8), ("shared", 0.8), ("shared", 0.5)):
-        draw, processors = Random(0), 1 if way == "one" else 8
-        tasks, loads = list[dict[str, int]](), [0.0] * processors
-        for share in uunifast(count, load * processors, draw):
-            period, cpu = round(math.exp(draw.uniform(math.log(10_000), math.log(1_000_000)))), loads.index(min(loads))
-            loads[cpu] += share
-            tasks.append({"period": period, "wcet": max(1, int(share * period)), "cpu": cpu})
-            if way == "shared":
-                del tasks[-1]["cpu"]
+        processors = 1 if way == "one" else 8
+        tasks = drawn_set(count, load, processors, way != "shared", Random(0))
         for policy in ("RM", "EDF"):
             given = load_taskset({"time_unit": "us", "policy": policy, "processors": processors, "tasks": tasks})
             started = time.process_time()
             verdict = analyze(given).verdict
             yield f"{way} {load} {policy}", {"s": time.process_time() - started, "verdict": verdict}
+    for policy in ("RM", "EDF") if count <= 64 else ():
+        draw = Random(1)
+        sets = [
+            {"time_unit": "us", "policy": policy, "tasks": drawn_set(count, 0.8, 1, False, draw)} for _ in range(SETS)
+        ]
+        loaded = [load_taskset(one) for one in sets]
+        analyze_many(loaded[:1])  # compiled on first use
+        started = time.process_time()
+        table = analyze_many(loaded)
+        between = time.process_time()
+        alone = [analyze(one).verdict for one in loaded]
+        assert table["verdict"].tolist() == alone
+        row: Row = {"s": (between - started) / SETS, "one by one s": (time.process_time() - between) / SETS}
+        yield f"many {policy}", row | {"verdict": f"{alone.count('feasible')} of {SETS} feasible"}
 
 
 def exponent(points: list[tuple[int, float]]) -> float:
@@ -395,7 +416,8 @@ def main() -> None:
     for what in options.what.split(","):
         if what == "sets":
             for way, spent in set_rows(options.tasks):
-                print(f"{way:15} {options.tasks} tasks: {spent['s']:.2f} s, {spent['verdict']}", flush=True)
+                figures = ", ".join(f"{k} {v * 1e3:.2f} ms" for k, v in spent.items() if isinstance(v, float))
+                print(f"{way:15} {options.tasks} tasks: {figures}, {spent['verdict']}", flush=True)
             continue
         if what == "traces":
             for count in map(int, options.jobs.split(",")):

@@ -1,13 +1,13 @@
 """Print how far bounds of chains lie above the longest reaction times that simulation finds.
 
-    python -m tools.bench.tightness [--plans 1000] [--runs 60] [--only shipped|random|drawn] [--board NAME]
+    python -m tools.bench.tightness [--plans 1000] [--runs 60] [--only shipped|drawn] [--board NAME]
 
-Plans: every shipped pipeline on every power mode of every Orin, random pipelines (planner_finds.py) on one of them, and
-pipelines drawn with platforms of their own (verify.random_plans: jitter, joins, sampling, traffic), under EDF and fixed
-priorities.  A plan is simulated from random phases of its sources, half of the runs with the stated
-execution times and half with random ones below them; the phases that gave the longest reaction of a chain are then
-varied.  The longest reaction found is a lower bound of the true worst case, so the ratio is at least the looseness of
-the bound.  `before`: the same plans without the windows of paths.  Exit code 1 if a reaction exceeds its bound.
+Plans: every shipped pipeline on every power mode of every Orin, and pipelines drawn with platforms of their own
+(verify.random_plans: jitter, joins, sampling, traffic), under EDF and fixed priorities. A plan is simulated from random
+phases of its sources, half of the runs with the stated execution times and half with random ones below them; the phases
+that gave the longest reaction of a chain are then varied. The longest reaction found is a lower bound of the true worst
+case, so the ratio is at least the looseness of the bound. `before`: the same plans without the windows of paths. Exit
+code 1 if a reaction exceeds its bound.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.planning.recheck import recheck
 from socsched.schedulability.plan_analysis import Corunning, chain_bounds, respond
 from socsched.schedulability.tasks import rt_tasks
-from tools.bench.planner_finds import MODE, PLATFORM, instance
 from tools.verify.plan_runs import shifted, sources
 from tools.verify.random_plans import draw_case, make_plan
 
@@ -104,16 +103,6 @@ def shipped(boards: Sequence[str]) -> Iterator[tuple[str, str, Plan]]:
                     yield f"{pipeline} {board} {mode.name} {policy}", pipeline, plan
 
 
-def random(count: int) -> Iterator[tuple[str, str, Plan]]:
-    """Yield a name, ``random`` and the plan of random pipelines, half of them under each policy."""
-    seed = made = 0
-    while made < count:
-        pipeline, seed = instance(seed), seed + 1
-        if pipeline is not None:
-            policy, made = ("edf", "fp")[made % 2], made + 1
-            yield pipeline.name, "random", plan_with(pipeline, PLATFORM, MODE, replace(OPTIONS, policy=policy))
-
-
 def drawn(count: int) -> Iterator[tuple[str, str, Plan]]:
     """Yield a number, what a plan has of jitter, joins and traffic, and the plan, of random pipelines and platforms."""
     number = made = 0
@@ -170,13 +159,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plans", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=60)
-    parser.add_argument("--only", choices=("shipped", "random", "drawn"))
+    parser.add_argument("--only", choices=("shipped", "drawn"))
     parser.add_argument("--board", choices=BOARDS, action="append")
     given = parser.parse_args()
     found: list[Row] = []
     kinds: dict[str, Callable[[], Iterator[tuple[str, str, Plan]]]] = {
         "shipped": lambda: shipped(given.board or BOARDS),
-        "random": lambda: random(given.plans),
         "drawn": lambda: drawn(given.plans),
     }
     for kind, plans in kinds.items():

@@ -1,8 +1,8 @@
 """Commits acted out in a repository with a guard: those that break, weaken or slow something fail it, no other does.
 
-`python -m tools.verify.gate_commits [FOLDER]`: makes a repository with a pipeline, a board, networks, a profile and an
-accepted plan, and guards each commit of a list, in a clone, as CI would.  A commit is right if the exit code is as
-expected and the summary names the cause.  Needs onnx and git; exit code 1 if a commit is judged wrongly.
+`pytest tests/cli/test_guard.py` makes a repository with a pipeline, a board, networks, a profile and an accepted plan,
+and guards each commit of the lists, in a clone, as CI would.  A commit is right if the exit code is as expected
+and the summary names the cause.  Needs onnx and git.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -410,44 +409,8 @@ def judge(repository: Path, commit: Commit, folder: Path) -> list[str]:
     git(clone, "add", "-A")
     git(clone, "commit", "-q", "--allow-empty", "-m", commit.what)
     code = other_cost_model(folder) if commit.dearer else ROOT
-    line = (
-        "guard",
-        *PLAN,
-        "--baseline",
-        "baseline/plan.json",
-        "--max-regression",
-        "2%",
-        "--duration",
-        "1s",
-        "-o",
-        "out",
-        *commit.options,
-    )
-    found = socsched(clone, *line, code=code)
+    words = ["--baseline", "baseline/plan.json", "--max-regression", "2%", "--duration", "1s", "-o", "out"]
+    found = socsched(clone, "guard", *PLAN, *words, *commit.options, code=code)
     faults = [] if found == commit.code else [f"exit code {found}, expected {commit.code}"]
     summary = (clone / "out" / "summary.md").read_text(encoding="utf-8").replace("\\", "")
     return faults + [f"not said: {text}" for text in commit.says if text not in summary]
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Act out every commit and print a table."""
-    work = Path(arguments[0]) if arguments else Path(tempfile.mkdtemp(prefix="gate-"))
-    repository = work / "repository"
-    start(repository)
-    wrong = {False: 0, True: 0}
-    for harmful, commits in ((False, HARMLESS), (True, HARMFUL)):
-        for number, commit in enumerate(commits):
-            folder = work / f"{'harmful' if harmful else 'harmless'}-{number}"
-            folder.mkdir()
-            faults = judge(repository, commit, folder)
-            wrong[harmful] += bool(faults)
-            print(
-                f"{'harmful ' if harmful else 'harmless'}  {commit.what:36} {'; '.join(faults) or 'right'}", flush=True
-            )
-    print(f"{len(HARMLESS)} harmless commits, {wrong[False]} false alarms or causes")
-    print(f"{len(HARMFUL)} harmful commits, {len(HARMFUL) - wrong[True]} found with their cause")
-    return int(any(wrong.values()))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

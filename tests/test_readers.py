@@ -33,6 +33,7 @@ ALLOWED = {
     "socsched/models/onnx_file.py": "maps weights beside a model after checking that they are a file",
     # files of this program, of its package and of its cache
     "socsched/cache.py": "the cache",
+    "socsched/compiler/loading/stages.py": "artefacts of the cache",
     "socsched/compiler/targets/cuda/attention.py": "files of the package",
     "socsched/descriptor/host_gpus.py": "answers of its own child",
     "socsched/files.py": "writes, and digests of files",

@@ -72,8 +72,9 @@ class Compilation:
 
     `graph`: its fused operators.  `module`: its kernels, in Relax.  `integers`:
     the same in int8 (`quantize.network.QuantisedGraph`).  `inputs` and `outputs`: the border tensors, with their
-    layouts.  `executable`: the code in memory.  `files`: those written into the folder, first the one to load or link.
-    `notes`: remarks for users.  `computes_half`: as of `artifact.Artifact`.
+    layouts.  `executable`: the code in memory.  `launches`: what the launch list of a CPU is written of, if it has one;
+    the code then takes its constants as arguments.  `files`: those written into the folder, first the one to load or
+    link.  `notes`: remarks for users.  `computes_half`: as of `artifact.Artifact`.
     """
 
     asked: Build
@@ -85,6 +86,7 @@ class Compilation:
     inputs: tuple[TensorType, ...] = ()
     outputs: tuple[TensorType, ...] = ()
     executable: Any = None
+    launches: Any = None
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     computes_half: bool = False

@@ -20,6 +20,7 @@ import numpy as np
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES, convert
+from socsched.compiler.loading.stages import constants
 from socsched.compiler.store import PINNED
 from tests.compiler.small_stages import plain
 
@@ -62,7 +63,7 @@ class Emulator:
             given = [array.astype(np.float32) if array.dtype == np.float16 else array for array in given]
         with tempfile.TemporaryDirectory() as folder:
             files = [str(Path(folder) / name) for name in ("inputs", "outputs")]
-            Path(files[0]).write_bytes(b"".join(_packed(array) for array in given))
+            Path(files[0]).write_bytes(b"".join(_packed(array) for array in (*given, *constants(artifact))))
             printed = self.execute(str(artifact.path.resolve()), *files, str(repeats))
             found = _unpacked(Path(files[1]).read_bytes())
         outputs = []

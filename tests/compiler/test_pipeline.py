@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,3 +68,16 @@ def test_a_target_of_another_s_passes(tmp_path: Path) -> None:
     made = compile_network(asked(HOST, "scatter", "fp32", tmp_path), Target(llvm.resolve, passes))
     assert made.files == ("stage.so", "launches.json", "constants.bin", "signature")
     assert all((tmp_path / name).is_file() for name in made.files)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_constants_are_beside_the_code_and_not_in_it(precision: str, tmp_path: Path) -> None:
+    request = asked(HOST, "head", precision, tmp_path)
+    compile_network(request, llvm.TARGET)
+    plan = json.loads((tmp_path / "launches.json").read_text())
+    places = [buffer for buffer in plan["buffers"] if buffer["role"] == "constant" and buffer["bytes"] >= 64]
+    content, code = ((tmp_path / name).read_bytes() for name in ("constants.bin", "stage.so"))
+    assert places
+    for place in places:
+        values = content[place["offset"] :][: place["bytes"]]
+        assert not any(values) or values not in code

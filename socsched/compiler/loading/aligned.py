@@ -50,9 +50,14 @@ def check(array: Any, tensor: TensorType, name: str) -> None:
 
 def to_tvm(array: Array, tensor: TensorType, name: str) -> Any:
     """Return `array` as a TVM tensor, sharing its memory where `align` can; see `check` for errors."""
+    check(array, tensor, name)
+    return shared(array)
+
+
+def shared(array: Array) -> Any:
+    """Return `array` as a TVM tensor, sharing its memory where `align` can."""
     from socsched.compiler.loading.tvm_runtime import tvm
 
-    check(array, tensor, name)
     if array.size == 0:  # numpy does not align empty arrays
         return tvm.runtime.empty(array.shape, str(array.dtype))
     return tvm.runtime.from_dlpack(align(array))

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
+from socsched.compiler.launch_list import CPU
 from socsched.compiler.layouts import NUMPY_DTYPES, convert
-from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.loading.aligned import from_tvm, shared, to_tvm
 from socsched.compiler.native.compilers import SOURCES, build_shared_object
+from socsched.compiler.store import read_json
 from socsched.errors import InputError, MachineError
 from socsched.graph.operators import TensorType
 
@@ -55,7 +57,7 @@ class CompiledStage:
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
         self.inputs, self.outputs = artifact.inputs, artifact.outputs
-        self._function = _open(artifact)
+        self._function, self._constants = _open(artifact), [shared(array) for array in constants(artifact)]
         self._inside = self.inputs if artifact.computes_half else tuple(_inside(tensor) for tensor in self.inputs)
         self._configured = False
 
@@ -71,7 +73,7 @@ class CompiledStage:
             )
         ]
         with small_as_zero():
-            results = self._function(*operands)
+            results = self._function(*operands, *self._constants)
         return tuple(
             from_tvm(result).astype(NUMPY_DTYPES[tensor.dtype], copy=False)
             for result, tensor in zip(results, self.outputs, strict=True)
@@ -112,6 +114,19 @@ class RelaidStage:
 
 def _inside(tensor: TensorType) -> TensorType:
     return TensorType(tensor.shape, "fp32", tensor.layout) if tensor.dtype == "fp16" else tensor
+
+
+def constants(artifact: Artifact) -> list[Array]:
+    """Return what the code of a CPU takes after its inputs: its constants, in the file beside its launch list."""
+    if CPU.file not in artifact.files:
+        return []
+    plan = read_json(artifact.folder / CPU.file)
+    file = artifact.folder / plan["weights"]
+    return [
+        np.memmap(file, buffer["dtype"], "c", buffer["offset"], tuple(buffer["shape"]))
+        for buffer in plan["buffers"]
+        if buffer["role"] == "constant"
+    ]
 
 
 def _open(artifact: Artifact) -> Any:

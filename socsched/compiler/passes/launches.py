@@ -322,6 +322,20 @@ class CpuRecorder(Recorder):
     def launch(self, function: str, operands: list[int]) -> None:
         self.launches.append({"kernel": function, "arguments": [{"buffer": index} for index in operands]})
 
+    def constant(self, name: str, expression: Any) -> int:
+        """Add a buffer for a constant that has none yet."""
+        if expression not in self.values:
+            self.values[expression] = super().constant(name, expression)
+        return int(self.values[expression])
+
+    def without_constants(self, module: Any) -> Any:
+        """Return a module whose `main` takes its constants as further arguments, in the order of their buffers."""
+        constants = [value for value in self.values if isinstance(value, tvm.ir.GenericConst)]
+        names = {value: relax.Var(f"constant{number}", value.ty) for number, value in enumerate(constants)}
+        body = _Replaced(names).visit_expr(self.main.body)
+        main = relax.Function([*self.main.params, *names.values()], body, self.main.ret_ty, True, self.main.attrs)
+        return tvm.IRModule({**dict(module.functions_items()), module.get_global_var("main"): main}, attrs=module.attrs)
+
     def buffer(self, name: str, role: str, ty: Any) -> int:
         """Add a buffer; its sizes are numbers or single symbols."""
         index = super().buffer(name, role, ty)
@@ -329,6 +343,18 @@ class CpuRecorder(Recorder):
             if isinstance(size, str) and size not in self.symbols and role != "input":
                 raise CompileError(f"{self.name}: {name}: the size {size} has no launch list")
         return index
+
+
+@relax.expr_functor.mutator
+class _Replaced(relax.PyExprMutator):  # type: ignore[misc]
+    """Variables in place of constants."""
+
+    def __init__(self, names: dict[Any, Any]) -> None:
+        super().__init__()
+        self.names = names
+
+    def visit_generic_const_(self, op: Any) -> Any:
+        return self.names.get(op, op)
 
 
 def _pointed(expression: Any) -> Any:

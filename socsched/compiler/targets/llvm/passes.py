@@ -92,23 +92,27 @@ def generate(compilation: Compilation) -> Compilation:
 
 
 def _generated(compilation: Compilation, options: Mapping[str, Any]) -> Compilation:
+    """Return the code; it takes its constants as arguments if it has a launch list, beside which they are kept."""
     target = tvm.target.Target(dict(options))
     module = general.legalised(compilation.module, target)
-    return replace(compilation, module=module, executable=general.built(module, target))
+    recorder = CpuRecorder(compilation.asked.network.name, module, tvm.IRModule({}))
+    try:
+        recorder.record()
+    except CompileError as error:
+        notes = (*compilation.notes, f"runs with TVM's runtime only: {error}")
+        return replace(compilation, module=module, executable=general.built(module, target), notes=notes)
+    executable = general.built(recorder.without_constants(module), target)
+    return replace(compilation, module=module, executable=executable, launches=recorder)
 
 
 def list_launches(compilation: Compilation) -> Compilation:
-    """Return the network with its launch list and constants in the folder, or with a note of why it has none."""
-    try:
-        return replace(compilation, files=(*compilation.files, *_write_list(compilation)))
-    except CompileError as error:
-        return replace(compilation, notes=(*compilation.notes, f"runs with TVM's runtime only: {error}"))
+    """Return the network with its launch list and constants in the folder, if it has one.
 
-
-def _write_list(compilation: Compilation) -> tuple[str, ...]:
-    asked = compilation.asked
-    recorder = CpuRecorder(asked.network.name, compilation.module, tvm.IRModule({}))
-    recorder.record()
+    CompileError if its code is not what the list calls.
+    """
+    recorder, asked = compilation.launches, compilation.asked
+    if recorder is None:
+        return compilation
     code = b"\0".join((asked.folder / name).read_bytes() for name in compilation.files)
     if foreign := set(re.findall(rb"__TVM\w+", code)) - _SLOTS:
         raise CompileError(f"{asked.network.name}: its kernels call {min(foreign).decode()}")
@@ -116,7 +120,8 @@ def _write_list(compilation: Compilation) -> tuple[str, ...]:
     for launch in recorder.launches:
         if _PREFIX + launch["kernel"].encode() not in exported:
             raise CompileError(f"{asked.network.name}: the kernel {launch['kernel']} is not among those compiled")
-    return CPU.write(asked.folder, recorder.plan(), recorder.constants())
+    files = CPU.write(asked.folder, recorder.plan(), recorder.constants())
+    return replace(compilation, files=(*compilation.files, *files))
 
 
 def _slow(general: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,3 +6,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
+DATA = ROOT / "tests" / "data"
+"""Published measurements and results that tools and tests compare with."""

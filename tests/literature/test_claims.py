@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ def test_results_on_the_page_are_whole() -> None:
     changed = literature.rewritten(text, {"prema": "**PREMA** rewritten\n\n"}, known)
     assert changed.count("<!-- system reef -->") == 1 and "rewritten" in changed
     assert "<!-- system reef -->" not in literature.rewritten(text, {}, ["prema"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", literature.systems())
+def test_every_system_runs(name: str) -> None:
+    assert literature.block(import_module(f"tools.literature.claims.{name}").claims())
 
 
 def test_a_claim_that_fails_says_why() -> None:

@@ -21,12 +21,11 @@ from typing import Any
 
 from socsched.cost.contention.pccs import Curve
 from socsched.descriptor.catalog import get_platform
-from tools import ROOT
+from tools import DATA
 from tools.generate.contention_fits import fit_pccs, refine_pccs
 from tools.verify.boards import planned
 from tools.verify.boards.planned import Part
 
-DATA = ROOT / "tests" / "data"
 GB = 1e9
 PUBLISHED_ERROR = {"gpu": 0.087, "cpu": 0.037, "dla": 0.056}
 """Mean errors of PCCS on Xavier (MICRO 2021, abstract)."""

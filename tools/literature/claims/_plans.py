@@ -15,7 +15,7 @@ from socsched.limits import LONGEST_NS
 from socsched.planning.plan import Bandwidth, Plan, PlannedEngine, Power, SearchReport, Task
 from socsched.sim.results import _histogram
 from socsched.sim.simulate import SimulationRun, run
-from tools.literature.claims._published import data
+from tools import DATA
 
 SECOND = 10**9
 NETWORKS = ("alexnet", "bert", "densenet", "inception", "mobilenet", "resnet", "resnet152", "resnet18", "vgg")
@@ -24,7 +24,7 @@ NETWORKS = ("alexnet", "bert", "densenet", "inception", "mobilenet", "resnet", "
 @lru_cache
 def kernels(network: str) -> tuple[tuple[str, int], ...]:
     """Return the kernels of a network, as (NETWORK.INDEX, ns)."""
-    profile = json.loads(data("reef", f"{network}.json").read_text(encoding="utf-8"))
+    profile = json.loads((DATA / "reef" / f"{network}.json").read_text(encoding="utf-8"))
     return tuple((f"{network}.{index}", round(kernel["us"] * 1000)) for index, kernel in enumerate(profile["kernels"]))
 
 

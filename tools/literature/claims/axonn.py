@@ -14,7 +14,7 @@ def claims() -> list[Claim]:
     found = []
     for network in ("resnet50", "vgg16"):
         what = pipeline(network, engines=("gpu", "dla"))
-        only = {e: planned("interference", pipeline(network, engines=(e,)), None, XAVIER) for e in ("gpu", "dla")}
+        only = {e: planned("socsched", pipeline(network, engines=(e,)), None, XAVIER) for e in ("gpu", "dla")}
         times = {e: max(chains_ms(plan).values()) for e, plan in only.items()}
         spent = {e: sum(task.energy_uj for task in plan.tasks) / 1e3 for e, plan in only.items()}
         outcomes, kept, last = [], True, 0.0

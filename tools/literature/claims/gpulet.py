@@ -9,7 +9,7 @@ from itertools import product
 from socsched_literature.sharing import gpulet, nexus
 from socsched_literature.sharing.deployment import Demand
 from socsched_literature.sharing.profile import read_constants, read_profiles
-from tools.literature.claims._published import data
+from tools import DATA
 from tools.literature.claims.claim import Claim
 
 SYSTEM, PAPER = "gpulet", "Choi et al., USENIX ATC 2022"
@@ -19,8 +19,8 @@ GPUS = 4
 
 def claims() -> list[Claim]:
     """Return the row: combinations of rates for which each planner finds a placement."""
-    neighbours = read_constants(data("gpulet", "3080_INT_MODEL_CONSTANT.CSV"))
-    profiles = {one.name: one for one in read_profiles(data("gpulet", "3080_UTIL.CSV"), law="fixed")}
+    neighbours = read_constants(DATA / "gpulet" / "3080_INT_MODEL_CONSTANT.CSV")
+    profiles = {one.name: one for one in read_profiles(DATA / "gpulet" / "3080_UTIL.CSV", law="fixed")}
     whole = parts = 0
     for rates in product((0.0, 200.0, 400.0, 600.0), repeat=len(FIVE)):
         demands = [

@@ -67,7 +67,7 @@ def _networks() -> list[Claim]:
         each = {label: chains_ms(planned(name, what, None, XAVIER, MODE)) for label, name in names.items()}
         longest = planned("socsched", what, {"objective": "longest"}, XAVIER, MODE)
         each["ours, by the longest"] = chains_ms(longest)
-        only = planned("interference", pipeline(*mix, engines=("gpu",)), None, XAVIER, MODE)
+        only = planned("socsched", pipeline(*mix, engines=("gpu",)), None, XAVIER, MODE)
         each["GPU only"] = chains_ms(only)
         last = {label: max(chains.values()) for label, chains in each.items()}
         sums = {label: sum(chains.values()) for label, chains in each.items()}

@@ -13,7 +13,7 @@ from socsched.errors import UsageError
 from socsched_literature.sharing import mig_serving
 from socsched_literature.sharing.deployment import Demand
 from socsched_literature.sharing.profile import Profile, ShareLaw, read_profiles
-from tools.literature.claims._published import data
+from tools import DATA
 from tools.literature.claims.claim import Claim
 
 SYSTEM, PAPER = "MIG-Serving", "Tan et al., arXiv 2109.11067"
@@ -27,7 +27,7 @@ def claims() -> list[Claim]:
     saved: dict[str, list[float]] = {}
     over = []
     for law in LAWS:
-        profiles = [one for one in read_profiles(data("gpulet", "3080_UTIL.CSV"), law=law) if one.name != "lenet"]
+        profiles = [one for one in read_profiles(DATA / "gpulet" / "3080_UTIL.CSV", law=law) if one.name != "lenet"]
         for seed in range(DRAWS):
             given = drawn(profiles, seed)
             greedy = mig_serving.greedy(given)

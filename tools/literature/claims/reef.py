@@ -5,6 +5,7 @@ from __future__ import annotations
 from socsched.limits import LONGEST_NS
 from socsched.planning.plan import Plan
 from socsched.sim.simulate import SimulationRun
+from tools import DATA
 from tools.literature.claims._plans import (
     SECOND,
     engine,
@@ -17,7 +18,6 @@ from tools.literature.claims._plans import (
     tail,
     task,
 )
-from tools.literature.claims._published import data
 from tools.literature.claims.claim import Claim
 
 PAPER = "Han et al., OSDI 2022"
@@ -62,7 +62,7 @@ def slowdowns(found: list[SimulationRun], percentile: int = 0) -> list[float]:
 
 def claims() -> list[Claim]:
     """Return REEF's claims with the results here."""
-    padded = {every: with_others(f"reef:profiles={data('reef')}", every) for every in LOADS}
+    padded = {every: with_others(f"reef:profiles={DATA / 'reef'}", every) for every in LOADS}
     reset = {every: with_others("reef:mode=reset", every) for every in LOADS}
     waits = with_others("reef:mode=wait", 1.25)
     latency = [value for found in padded.values() for value in slowdowns(found)]

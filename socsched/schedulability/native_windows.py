@@ -50,7 +50,7 @@ _FLAGS = ("-O2", "-fPIC", "-shared", "-fwrapv", "-w")
 
 
 def _sources() -> list[File]:
-    return sorted(File(__file__).with_name("native").glob("*.c"))
+    return sorted(File(__file__).with_name("native").glob("*.[ch]"))
 
 
 @cache
@@ -95,7 +95,8 @@ def _build(folder: File) -> None:
     compiler = compilers.c_compiler()
     if not compiler:
         raise MachineError("there is no C compiler", "install one")
-    compilers.run([compiler, *_FLAGS, *map(str, _sources()), "-o", "bounds.so", "-lm"], folder)
+    code = [str(source) for source in _sources() if source.suffix == ".c"]
+    compilers.run([compiler, *_FLAGS, *code, "-o", "bounds.so", "-lm"], folder)
 
 
 Structure = TypeVar("Structure", bound=ctypes.Structure)

@@ -2,13 +2,9 @@
    `_edf` and `_fp` of planning/assess.py without windows of paths, and to what these call.  Times are ns. */
 
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-typedef int64_t i64;
+#include "common.h"
 
-#define NONE INT64_MIN
 #define ROOM ((double)((i64)1 << 62))
 enum { ROUNDS = 30, PATIENCE = 10, REACH = 16, STEEPEST = 6, OPTIONS = 3 };
 
@@ -40,11 +36,6 @@ typedef struct {
 } State;
 
 enum { MET = 0, OVER = 1, WINDOWS = 2, UNKNOWN = 3 };
-
-extern int socsched_late(void); /* late.c */
-
-static i64 least_of(i64 a, i64 b) { return a < b ? a : b; }
-static i64 most_of(i64 a, i64 b) { return a > b ? a : b; }
 
 static i64 latest(const Tables *t, i64 task, const i64 *finish) {
   i64 found = t->release_jitter[task];

@@ -2,11 +2,8 @@
    functions of schedulability/edf.py and published/earliest_deadline_first.py, whose names these have.  Times are ns. */
 
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-typedef int64_t i64;
+#include "common.h"
 
 /* The order of the fields is that of `native_demand.Tables`. */
 typedef struct {
@@ -23,13 +20,6 @@ typedef struct {
   i64 *jitter, *passed, *steps; /* passed: deadlines and jitters of each group's tasks when it passed last */
   Task *tasks;
 } State;
-
-extern int socsched_late(void); /* late.c */
-
-static i64 least_of(i64 a, i64 b) { return a < b ? a : b; }
-static i64 most_of(i64 a, i64 b) { return a > b ? a : b; }
-static i64 floor_div(i64 a, i64 b) { return a / b - (a % b < 0); }
-static i64 ceil_div(i64 a, i64 b) { return -floor_div(-a, b); }
 
 static i64 demand(const Task *tasks, i64 count, i64 interval) {
   i64 total = 0;

@@ -1,20 +1,7 @@
 /* Response times over flat tables, equal to the nanosecond to the functions of schedulability/response_times.py,
    holistic.py and published/earliest_deadline_first.py, whose names these have; the reasons are there.  Times are ns. */
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-typedef int64_t i64;
-
-#define NONE INT64_MIN
-
-extern int socsched_late(void); /* late.c */
-
-static i64 least_of(i64 a, i64 b) { return a < b ? a : b; }
-static i64 most_of(i64 a, i64 b) { return a > b ? a : b; }
-static i64 floor_div(i64 a, i64 b) { return a / b - (a % b < 0); }
-static i64 ceil_div(i64 a, i64 b) { return -floor_div(-a, b); }
+#include "common.h"
 
 /* `ceil_div` of what is not negative, with about 1 / b: a quarter of the time. */
 static i64 jobs_in(i64 a, i64 b, double inverse) {

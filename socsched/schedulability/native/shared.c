@@ -1,10 +1,7 @@
 /* How long a job waits for processors that it shares, equal to `Interference` of published/several_processors.py, whose
    names these have.  Times are ns. */
 
-#include <stdint.h>
-#include <stdlib.h>
-
-typedef int64_t i64;
+#include "common.h"
 
 /* The order of the fields is that of `several_processors.Tables`. */
 typedef struct {
@@ -16,10 +13,6 @@ typedef struct {
 /* begun, done: of each task, jobs * period and jobs * wcet for the window before; most: what it may do under EDF;
    more: the most that carried-in jobs add, of `carriers` tasks, least first. */
 typedef struct { i64 *begun, *done, *most, *more; } State;
-
-extern int socsched_late(void); /* late.c */
-
-static i64 least_of(i64 a, i64 b) { return a < b ? a : b; }
 
 static void due_within(const Tables *t, const State *s) {
   for (i64 n = 0; n < t->count; n++) {

@@ -3,14 +3,9 @@
 
    Times are ns.  A task without a bound has the finish time NONE; a window without one is NONE. */
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-typedef int64_t i64;
+#include "common.h"
 
 #define NEVER (-((i64)1 << 62))
-#define NONE INT64_MIN
 #define FREE INT64_MAX /* a rival all of whose frames compete */
 enum { RUNS = 3, SETS = 1 << RUNS };
 
@@ -78,15 +73,11 @@ typedef struct {
   int failed;
 } State;
 
-extern int socsched_late(void); /* late.c */
-
-static i64 least_of(i64 a, i64 b) { return a < b ? a : b; }
-static i64 most_of(i64 a, i64 b) { return a > b ? a : b; }
 /* Rounded down; most quotients are -1 or 0, which need no division. */
-static inline i64 floor_div(i64 a, i64 b) {
+static inline i64 quotient(i64 a, i64 b) {
   if (a >= 0 && a < b) return 0;
   if (a < 0 && a >= -b) return -1;
-  return a / b - (a % b < 0);
+  return floor_div(a, b);
 }
 static inline i64 rest_of(i64 a, i64 b) {
   if (a >= 0 && a < b) return a;
@@ -127,9 +118,9 @@ static void reset(State *s) {
 static i64 interference(const Rival *r, i64 at, i64 window, i64 last) {
   i64 period = r->period, wcet = r->wcet, finish = r->finish;
   last = least_of(r->latest, last);
-  at -= floor_div(at + finish - 1, period) * period;
+  at -= quotient(at + finish - 1, period) * period;
   if (at > last) return 0;
-  i64 more = floor_div(last - at, period), total = (more + 1) * (wcet + r->change), newest = at + more * period;
+  i64 more = quotient(last - at, period), total = (more + 1) * (wcet + r->change), newest = at + more * period;
   while (at <= newest && at + finish < wcet) {
     total -= wcet - least_of(at + finish, window - at);
     at += period;
@@ -219,7 +210,7 @@ static void load(const Rival *rivals, i64 count, i64 window, int joint, i64 *bes
    window).  Returns 0 where a trapezoid has no top, or without memory. */
 
 static i64 count_within(i64 first, i64 last, i64 shift, i64 period) {
-  return last < first ? 0 : floor_div(last - shift, period) - floor_div(first - 1 - shift, period);
+  return last < first ? 0 : quotient(last - shift, period) - quotient(first - 1 - shift, period);
 }
 
 /* Adds a corner at `u`; what happens at phase 0 is in the values there. */
@@ -637,7 +628,7 @@ static Window *window_from(State *s, i64 path, int late, i64 start) {
 
 /* -- the job that delays a path last */
 
-static i64 oldest_frame(const Rival *r) { return -floor_div(r->shift + r->finish - 1, r->period); }
+static i64 oldest_frame(const Rival *r) { return -quotient(r->shift + r->finish - 1, r->period); }
 
 static int has_frame(const Rival *r, i64 window) {
   i64 frame = oldest_frame(r), at = r->shift + frame * r->period;

@@ -256,7 +256,11 @@ static void gather(const socsched_preprocess_params *p, const uint8_t *image, co
     }
 }
 
-ALWAYS float channel(uint32_t pixel, int number) { return (float)(int32_t)(pixel >> 8 * number & 0xff); }
+/* A pixel's fourth byte is 0. */
+ALWAYS float channel(uint32_t pixel, int number)
+{
+    return (float)(int32_t)(number == 2 ? pixel >> 16 : pixel >> 8 * number & 0xff);
+}
 
 ALWAYS float blended(float first, float second, float weight) { return first + (second - first) * weight; }
 

@@ -318,8 +318,9 @@ def _moving(table: KernelTimes, name: str, moved: float, threads: int) -> Kernel
 def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[Kernel]:
     """Yield what tensors cost that enter or leave a network, which are floats in any precision.
 
-    Images whose channels fill no whole blocks are converted, and all that become bytes; between two jobs other stages
-    drive large tensors out of the caches.
+    Images whose channels fill no whole blocks are converted, and all that become bytes, but for one that a convolution
+    of few channels alone reads, which does it itself; between two jobs other stages drive large tensors out of the
+    caches.
     """
     scale = 4 if times.precision == "int8" else 1
     of_images = [op for op in work.operators if family(op) in (*CONVOLUTIONS, "depthwise", "pool", "linear")]
@@ -329,7 +330,9 @@ def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[Kern
     for name, tensors, images in ((PACK, work.inputs, read), (UNPACK, work.outputs, made)):
         for tensor in tensors:
             size = scale * tensor_bytes(tensor)
-            if times.block > 1 and len(tensor.shape) == 4 and tensor.shape in images:
+            readers = [family(op) for op in of_images if any(one.shape == tensor.shape for one in op.inputs)]
+            itself = scale > 1 and name == PACK and readers == ["camera"]
+            if times.block > 1 and len(tensor.shape) == 4 and tensor.shape in images and not itself:
                 form = form_of(name, tensor.shape, times.block)
                 if scale > 1 and name == PACK:
                     yield _moving(times, form, 1.25 * size, threads)

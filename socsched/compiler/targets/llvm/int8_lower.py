@@ -24,12 +24,17 @@ from socsched.compiler.quantize.network import QuantisedGraph, Step, planned_sib
 from socsched.compiler.targets.llvm import int8_kernels, kernels
 from socsched.compiler.targets.llvm.images import EDGE, Emitter, Image
 from socsched.compiler.targets.llvm.int8_dot import Dot
-from socsched.compiler.targets.llvm.int8_kernels import Operand
+from socsched.compiler.targets.llvm.int8_kernels import Canvas, Operand
 from socsched.compiler.targets.llvm.lower import Exact, Lowered
 from socsched.compiler.targets.llvm.vector import Tile, Vector, window_of
 from socsched.errors import CompileError
 from socsched.graph.integers import CONVOLUTIONS
 from socsched.graph.operators import TensorType
+
+QUAD = 4
+"""Channels of a pixel that a byte product takes at once."""
+STRIPS = 24
+"""Strips that a canvas has at least, if it has as many rows: work for the cores of any processor here."""
 
 
 def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], vector: Vector, dot: Dot) -> Lowered:
@@ -49,6 +54,7 @@ class _Lowering(Emitter):
             quantised, lambda step: not any(self.graph.values[name].shape[1] % self.c for name in step.group.inputs)
         )
         self.siblings = planned_siblings(quantised, lambda step: self.at_border(step.output).layout == "NCHW")
+        self.canvases: dict[str, Any] = {}
 
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
@@ -85,6 +91,9 @@ class _Lowering(Emitter):
         return max([0, *(phases.reach(step) for step in reads)])
 
     def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
+        if self.is_canvas(name):
+            self.canvases[name] = variable
+            return
         self.exact.enter(name, tensor, variable)
         self.round(name)
         if name in self.images or all(step.exact for step in self.q.consumers(name)):
@@ -93,12 +102,26 @@ class _Lowering(Emitter):
             variable = self.reshaped(variable, physical_shape(tensor)[1:])
         self.quantise(name, -1 if tensor.layout == "NCHW" else EDGE, variable)
 
+    def is_canvas(self, name: str) -> bool:
+        """Return whether one convolution alone reads an input, of so few channels that it rounds them itself."""
+        shape, readers = self.graph.values[name].shape, self.q.consumers(name)
+        alone = len(readers) == 1 and not readers[0].exact and readers[0].residual != name
+        taps = alone and readers[0].group.kind in CONVOLUTIONS and name not in self.graph.outputs
+        return taps and shape[1] <= QUAD and self.at_border(name).layout == "NCHW"
+
+    def canvas(self, name: str, step: Step) -> tuple[Canvas, Image]:
+        """Return an input that the convolution `step` rounds, and how its bytes would lie."""
+        _, channels, height, width = self.graph.values[name].shape
+        stored, rows = self.stored(name), self.graph.values[step.output].shape[2] // phases.window(step).phases
+        image = Image(self.canvases[name], channels, height, width, QUAD, self.border(name), stored.dtype)
+        return Canvas(channels, float(1.0 / self.q.scales[name].step), stored, strip(rows)), image
+
     def quantise(self, name: str, edge: int, variable: Any) -> None:
         """Convert an fp32 value, in blocks with a border `edge`, or plain (-1), to bytes."""
         _, channels, height, width = self.graph.values[name].shape
         readers = [step for step in self.q.consumers(name) if not step.exact]
         taps = all(step.group.kind in CONVOLUTIONS and step.residual != name for step in readers)
-        block = min(-(-channels // 4) * 4, self.c) if taps else self.c  # a camera's three channels need no whole block
+        block = min(-(-channels // QUAD) * QUAD, self.c) if taps else self.c  # few channels need no whole block
         scale, stored = self.q.scales[name], self.stored(name)
         image = Image(None, channels, height, width, block, self.border(name), stored.dtype)
         args = (channels, edge, image.lying, float(1.0 / scale.step), stored)
@@ -176,8 +199,8 @@ class _Lowering(Emitter):
 
     def convolution(self, step: Step) -> None:
         members = self.siblings.get(step.output, [step])
-        source = self.image_of(step.group.inputs[0])
-        window = phases.window(step)
+        name, window = step.group.inputs[0], phases.window(step)
+        canvas, source = self.canvas(name, step) if name in self.canvases else (None, self.image_of(name))
         concat, first = self.slices.get(step.output, (step.output, 0))
         channels = sum(self.graph.values[member.output].shape[1] for member in members)
         _, _, height, width = self.graph.values[step.output].shape
@@ -197,7 +220,10 @@ class _Lowering(Emitter):
         chosen = int8_tile(self.vector, self.dot, target.blocks, width // window.phases)
         args = (source.lying, lying, window, added.lying if added else None, epilogue, self.dot, chosen)
         operands = [source.var, *self.constants(members, source, target, leaves), extra]
-        self.place(step.output, target, int8_kernels.conv2d, args, operands)
+        if canvas is None:
+            self.place(step.output, target, int8_kernels.conv2d, args, operands)
+        else:
+            self.place(step.output, target, int8_kernels.conv_canvas, (canvas, *args), operands)
         if len(members) > 1:
             self.split(members)
 
@@ -268,6 +294,14 @@ _EMITTERS: Mapping[str, Callable[[_Lowering, Step], None]] = {
     "relu": _Lowering.add,
     "max_pool": _Lowering.max_pool,
 }
+
+
+def strip(rows: int) -> int:
+    """Return how many rows of output share the rows of a canvas that are rounded for them.
+
+    Neighbours round some rows twice, so they are many, yet so few that all cores have work; strips are equally high.
+    """
+    return next(n for n in range(max(rows // STRIPS, 1), 0, -1) if rows % n == 0)
 
 
 def stored(scale: Scale, dot: Dot) -> Stored:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from socsched.compiler.quantize.network import QuantisedGraph, quantise
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import resolve
 from socsched.compiler.targets.llvm.int8_dot import Dot, int8_options
-from socsched.compiler.targets.llvm.int8_lower import lower_int8
+from socsched.compiler.targets.llvm.int8_lower import _Lowering, lower_int8
 from socsched.compiler.targets.llvm.processor import cpu_flags
 from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, SSE
 from socsched.descriptor.catalog import get_platform
@@ -103,6 +104,40 @@ def test_conv2d(
 @pytest.mark.sampled(8)
 def test_conv2d_on_every_path(path: str, signed: bool) -> None:
     compare(conv(64, 64, 13, 21, 3, 1, 1, True), path, {"x": signed}, floats=False)
+
+
+@st.composite
+def canvases(draw: st.DrawFn) -> Network:
+    """Draw a convolution of an image of few channels, in steps or transposed, to which another image may be added."""
+    channels, made, width = draw(st.integers(1, 4)), draw(st.sampled_from([1, 16, 24, 64])), draw(st.integers(7, 70))
+    kernel, stride, height = draw(st.integers(1, 7)), draw(st.integers(1, 3)), draw(st.integers(7, 150))
+    if draw(st.booleans()):
+        network = conv(channels, made, height, width, kernel, stride, draw(st.integers(0, kernel // 2)), False)
+    else:
+        network = transposed(channels, made, height // 3 + 2, width // 3 + 2, draw(WINDOWS))
+    if draw(st.booleans()) and made % 16 == 0:
+        result = fuse_network(network).values[network.outputs[0]]
+        layers = *network.layers, Layer("sum", "add", (network.outputs[0], "z")), Layer("r", "relu", ("sum",))
+        network = replace(network, inputs={**network.inputs, "z": result}, layers=layers, outputs=("r",))
+    return network
+
+
+@settings(FEW, max_examples=20)
+@given(canvases(), st.booleans(), st.booleans(), ANY)
+def test_an_image_that_its_convolution_rounds(network: Network, signed: bool, floats: bool, path: str) -> None:
+    q = prepared(network, {"x": signed}, floats)
+    inputs = full_range(network, q)
+    inputs["x"].flat[:3] = np.inf, -np.inf, 1e20
+    found = lower_int8(q, {}, *PATHS[path])
+    assert "conv_canvas" in {variable.name_hint for variable in found.module.get_global_vars()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Lowering, "is_canvas", lambda *_: False)
+        apart = lower_int8(q, {}, *PATHS[path])
+    assert "conv_canvas" not in {variable.name_hint for variable in apart.module.get_global_vars()}
+    for one, other in zip(
+        *(int8_networks.execute(q, some, int8_options(HOST), inputs) for some in (found, apart)), strict=True
+    ):
+        assert np.array_equal(one, other)
 
 
 @FEW

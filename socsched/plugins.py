@@ -1,6 +1,6 @@
-"""Objects registered under the entry-point groups of socsched, by this package and by others alike.
+"""Objects that socsched finds by name: those that come with it, and those of other packages' entry points.
 
-A package registers in its pyproject.toml: ``calm = "my_package.calm:POLICY"`` in the table
+Another package registers in its pyproject.toml: ``calm = "my_package.calm:POLICY"`` in the table
 ``[project.entry-points."socsched.policies"]``.  The name is available once the package is installed.  Objects are
 imported on first use.
 """
@@ -33,25 +33,101 @@ GROUPS = {
 """Group -> description of the objects registered there."""
 
 
+BUILT_IN: dict[str, dict[str, str]] = {
+    "socsched.targets": {
+        "llvm": "socsched.compiler.targets.llvm.target:TARGET",
+        "cuda": "socsched.compiler.targets.cuda.target:TARGET",
+        "opencl": "socsched.compiler.targets.opencl.target:TARGET",
+        "simulated": "socsched.compiler.targets.llvm.target:SIMULATED",
+    },
+    "socsched.toolchains": {
+        "TensorRT": "socsched.compiler.toolchains.tensorrt:TENSORRT",
+        "QNN": "socsched.compiler.toolchains.qnn:QNN",
+        "SNPE": "socsched.compiler.toolchains.qnn:SNPE",
+        "RKNN": "socsched.compiler.toolchains.rknn:RKNN",
+        "onnxruntime": "socsched.compiler.toolchains.onnx_runtime:ONNXRUNTIME",
+    },
+    "socsched.renderers": {
+        "html": "socsched.api.renderers:html",
+        "pftrace": "socsched.api.renderers:perfetto",
+        "btf": "socsched.api.renderers:btf",
+        "xml": "socsched.api.renderers:junit",
+        "md": "socsched.api.renderers:markdown",
+        "json": "socsched.api.renderers:result",
+        "mcap": "socsched.api.renderers:mcap",
+    },
+    "socsched.policies": {
+        "edf": "socsched.sim.policies.shipped:EDF",
+        "fp": "socsched.sim.policies.shipped:FP",
+        "fifo": "socsched.sim.policies.shipped:FIFO",
+        "rm": "socsched.sim.policies.shipped:RM",
+        "dm": "socsched.sim.policies.shipped:DM",
+        "rr": "socsched.sim.policies.shipped:RR",
+        "llf": "socsched.sim.policies.shipped:LLF",
+        "edf-criticality": "socsched.sim.policies.shipped:EDF_CRITICALITY",
+        "cbs": "socsched.sim.policies.shipped:CBS",
+        "srtf": "socsched.sim.policies.shipped:SRTF",
+        "sjf": "socsched.sim.policies.shipped:SJF",
+    },
+    "socsched.models": {
+        "pointpillars.voxelise": "socsched.models.pointpillars.voxelise:model",
+        "pointpillars.pfn": "socsched.models.pointpillars.network:pfn",
+        "pointpillars.scatter": "socsched.models.pointpillars.network:scatter",
+        "pointpillars.backbone": "socsched.models.pointpillars.network:backbone",
+        "pointpillars.head": "socsched.models.pointpillars.network:head",
+        "pointpillars.decode": "socsched.models.pointpillars.decode:model",
+        "pointpillars-s.pfn": "socsched.models.pointpillars.small:pfn",
+        "pointpillars-s.scatter": "socsched.models.pointpillars.small:scatter",
+        "pointpillars-s.backbone": "socsched.models.pointpillars.small:backbone",
+        "pointpillars-s.head": "socsched.models.pointpillars.small:head",
+        "centerpoint.voxelise": "socsched.models.centerpoint.voxelise:model",
+        "centerpoint.pfn": "socsched.models.centerpoint.network:pfn",
+        "centerpoint.scatter": "socsched.models.centerpoint.network:scatter",
+        "centerpoint.backbone": "socsched.models.centerpoint.network:backbone",
+        "centerpoint.head": "socsched.models.centerpoint.network:head",
+        "centerpoint.decode": "socsched.models.centerpoint.decode:model",
+        "onnx": "socsched.models.onnx_import:model",
+        "camera.preprocess": "socsched.models.camera:preprocess",
+        "camera.detector": "socsched.models.camera:detector",
+        "camera.decode": "socsched.models.camera_decode:model",
+    },
+    "socsched.backends": {
+        "network": "socsched.runtime.backends.tvm_cpu:TvmCpuBackend",
+        "function": "socsched.runtime.backends.function:FunctionBackend",
+        "conversion": "socsched.runtime.backends.conversion:ConversionBackend",
+        "synthetic": "socsched.runtime.backends.synthetic:SyntheticBackend",
+        "vendor-sim": "socsched.runtime.backends.vendor_sim:VendorSimBackend",
+        "onnxruntime": "socsched.runtime.backends.onnx_runtime:OnnxRuntimeBackend",
+    },
+    "socsched.contention": {
+        "max-min": "socsched.cost.contention.max_min:build",
+        "pccs": "socsched.cost.contention.pccs:build",
+        "linear": "socsched.cost.contention.linear:build",
+        "pairwise": "socsched.cost.contention.pairwise:build",
+    },
+    "socsched.costs": {
+        "profile": "socsched.cost.profile:SOURCE",
+        "anchors": "socsched.cost.anchors:SOURCE",
+        "vendor-model": "socsched.cost.vendor_model:SOURCE",
+        "roofline": "socsched.cost.derived:SOURCE",
+    },
+}
+"""Group -> name -> "module:object" of what comes with socsched; entry points are for other packages."""
+
 SCANNED = {"socsched.schedulability": "socsched.schedulability.published"}
-"""Groups whose built-in objects a package finds in its own modules; entry points are for other packages only."""
+"""Groups whose built-in objects are found in the modules of a package."""
 
 
 @cache
 def _registered() -> Mapping[str, dict[str, EntryPoint]]:
-    found: dict[str, dict[str, EntryPoint]] = {group: {} for group in GROUPS}
+    found: dict[str, dict[str, EntryPoint]] = {}
     installed = entry_points()
-    for group, known in found.items():
+    for group in GROUPS:
+        built_in = BUILT_IN.get(group, {})
+        known = found[group] = {name: EntryPoint(name, value, group) for name, value in built_in.items()}
         for entry in installed.select(group=group):
-            if group in SCANNED and is_own(entry):
-                continue
-            if entry.name not in known or is_own(entry):
+            if entry.name not in built_in and (entry.name not in known or is_own(entry)):
                 known[entry.name] = entry
-    if not found["socsched.models"]:
-        raise MachineError(
-            "socsched is not installed: its entry points are not on Python's path",
-            "pip install it, or pip install --no-deps -e PATH for a checkout",
-        )
     return found
 
 

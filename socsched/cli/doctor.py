@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from socsched import resources
+from socsched import __version__, resources
 from socsched.api.options import argument, option
 from socsched.cli.options import quick, skip_probe
 from socsched.cli.output import Output, echo, table
@@ -571,7 +571,9 @@ def plugins(output: Output, request: PluginsRequest) -> None:
         groups[name] = {}
         for one in plugins.names(f"socsched.{name}"):
             distribution = getattr(entries[one], "dist", None)
-            package = f"{distribution.metadata['Name']} {distribution.version}" if distribution else ""
+            package = (
+                f"{distribution.metadata['Name']} {distribution.version}" if distribution else f"socsched {__version__}"
+            )
             groups[name][entries[one].name] = {"object": entries[one].value, "package": package}
 
     def show() -> Any:

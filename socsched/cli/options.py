@@ -217,7 +217,7 @@ class _PolicyName(Completed):
         """Return the name under which the policy is registered."""
         if ".py:" not in str(value):
             return str(value)
-        from socsched.sim.policies.from_file import register_file
+        from socsched.sim.policies import register_file
 
         return register_file(str(value))
 

@@ -15,7 +15,7 @@ from socsched.cost.roofline import Estimate
 from socsched.descriptor.fields import PROVENANCE
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine, Platform, PowerMode
-from socsched.errors import MachineError, UsageError
+from socsched.errors import UsageError
 from socsched.graph.operators import StageWork
 
 if TYPE_CHECKING:
@@ -102,8 +102,6 @@ def cost_sources() -> tuple[CostSource, ...]:
 
     Raises UsageError for an installed source before the profile, which the user chose for this plan.
     """
-    if "profile" not in plugins.names(GROUP, own=True):
-        raise MachineError("no sources of costs are registered", "install socsched again: its entry points changed")
     loaded: list[CostSource] = [plugins.load(GROUP, name, CostSource) for name in plugins.names(GROUP)]
     found = sorted(loaded, key=lambda source: (source.rank, source.name))
     early = [source.name for source in found if source.rank <= PROFILE and source.name != "profile"]

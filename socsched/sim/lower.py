@@ -16,9 +16,9 @@ from socsched.errors import UsageError
 from socsched.planning.checks import Where, out_of_range
 from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.sim.policies import Policy, Term, get_policy
-from socsched.sim.policies.mechanisms import DRAINS, PreemptionMechanism
+from socsched.sim.policies.terms import DRAINS, PreemptionMechanism
 
-# Mechanisms that policies declare in addition to an order (`sim.policies.mechanisms`), as kernel table columns.
+# Mechanisms that policies declare in addition to an order (`sim.policies.terms`), as kernel table columns.
 
 _MOST_WEIGHT = 1 << 20
 _MOST_CLASSES = 2048

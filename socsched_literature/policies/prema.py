@@ -19,8 +19,7 @@ jobs (`drain` share).  Checkpoints cost the DMA time to move a layer's outputs o
 from __future__ import annotations
 
 from socsched.sim.policies import check_choice
-from socsched.sim.policies.mechanisms import PreemptionMechanism, Tokens
-from socsched.sim.policies.terms import Policy, Term
+from socsched.sim.policies.terms import Policy, PreemptionMechanism, Term, Tokens
 from socsched_literature.policies.shares import by_criticality
 
 LEVELS = (1, 3, 9)

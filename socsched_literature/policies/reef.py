@@ -24,8 +24,7 @@ from pathlib import Path
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Task
 from socsched.sim.policies import check_choice
-from socsched.sim.policies.mechanisms import CoRunning, PreemptionMechanism
-from socsched.sim.policies.terms import Policy, Term
+from socsched.sim.policies.terms import CoRunning, Policy, PreemptionMechanism, Term
 
 MODES = ("reef", "reset", "wait", "none")
 UNITS = 60

@@ -6,8 +6,7 @@ are the plan's.  Preemption takes `gpu` (channel groups, 275 us on an AGX Orin) 
 
 from __future__ import annotations
 
-from socsched.sim.policies.mechanisms import PreemptionMechanism
-from socsched.sim.policies.terms import Policy, Term
+from socsched.sim.policies.terms import Policy, PreemptionMechanism, Term
 
 
 def make(*, gpu_ns: int = 275_000, dla_ns: int = 132_000) -> Policy:

@@ -7,7 +7,7 @@ revokes commands that have not begun: only the running command finishes.  Level 
 
 from __future__ import annotations
 
-from socsched.sim.policies.mechanisms import PreemptionMechanism
+from socsched.sim.policies.terms import PreemptionMechanism
 
 
 def level(number: int, threshold: int) -> tuple[PreemptionMechanism, ...]:

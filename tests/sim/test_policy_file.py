@@ -9,8 +9,7 @@ import pytest
 from builders import plan, sensor, task
 
 from socsched.errors import UsageError
-from socsched.sim.policies import REGISTERED, describe_policies
-from socsched.sim.policies.from_file import register_file
+from socsched.sim.policies import REGISTERED, describe_policies, register_file
 from socsched.sim.simulate import simulate
 
 FILE = """

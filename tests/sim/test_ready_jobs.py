@@ -18,7 +18,7 @@ from twins import compiled
 from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
 from socsched.sim.policies import REGISTERED, Key, Policy, ReadyJob
-from socsched.sim.policies.mechanisms import CoRunning
+from socsched.sim.policies.terms import CoRunning
 from socsched.sim.simulate import SimulationRun, run
 from socsched.trace.trace import Slice
 

@@ -1,6 +1,6 @@
 """Scheduling policies: the order in which the ready jobs of an engine are served.
 
-A policy is one `Policy` in its own file.  If its order consists of known terms, the compiled kernel evaluates it; if it
+A policy is one `Policy`.  If its order consists of known terms, the compiled kernel evaluates it; if it
 is a custom function, ``key(job, now_ns) -> tuple[int, ...]``, the kernel calls it (see `terms`).  Anything it needs in
 addition to an order is declared (`mechanisms`).  Third parties register a `Policy`, or such a function,
 under the entry-point group ``socsched.policies``; ``np-NAME`` is the non-preemptive variant of any policy, and
@@ -9,10 +9,12 @@ under the entry-point group ``socsched.policies``; ``np-NAME`` is the non-preemp
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 from socsched import plugins
@@ -92,7 +94,7 @@ def _description(name: str) -> str:
     entry = plugins.entries(GROUP)[name]
     if not plugins.is_own(entry):
         return f"installed: {entry.value}"
-    return (plugins.module_of(GROUP, name).__doc__ or "").split("\n")[0]
+    return get_policy(name).about or (plugins.module_of(GROUP, name).__doc__ or "").split("\n")[0]
 
 
 def get_policy(name: str) -> Policy:
@@ -133,3 +135,34 @@ def register(made: Policy | Key, name: str = "") -> str:
         raise UsageError(f"a policy named {made.name!r} exists already", "give it another name")
     REGISTERED[made.name] = made
     return made.name
+
+
+# Policies from a Python file named on the command line; plans and results never load such a file.
+
+_EXAMPLE = "expected FILE.py:NAME, a Policy or a function key(job, now_ns) in that file"
+
+
+def register_file(text: str) -> str:
+    """Run the file of FILE.py:NAME, register its policy in this process and return the policy's name.
+
+    Raises UsageError for a file that cannot be run, a missing name, or a policy whose name is already taken.
+    """
+    text, before = text.removeprefix("np-"), "np-" if text.startswith("np-") else ""
+    file, _, attribute = text.rpartition(":")
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise UsageError(f"--policy {text}: {path} does not exist", _EXAMPLE)
+    spec = importlib.util.spec_from_file_location(f"socsched_policy_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # report any error in the user's file
+        raise UsageError(f"--policy {text}: {path} fails: {type(error).__name__}: {error}", _EXAMPLE) from error
+    found = getattr(module, attribute, None)
+    if not isinstance(found, Policy) and not callable(found):
+        raise UsageError(f"--policy {text}: {path} has no policy {attribute!r}", _EXAMPLE)
+    try:
+        return before + register(found, attribute)
+    except UsageError as error:
+        raise UsageError(f"--policy {text}: {error}", error.hint) from None

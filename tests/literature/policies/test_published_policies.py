@@ -14,7 +14,7 @@ from socsched.sim import policies
 from socsched.sim.build import load_kernel
 from socsched.sim.kernel.kernel import Kernel
 from socsched.sim.policies import Policy, Term
-from socsched.sim.policies.mechanisms import CoRunning, PreemptionMechanism, Tokens
+from socsched.sim.policies.terms import CoRunning, PreemptionMechanism, Tokens
 from socsched.sim.results import totals
 from socsched.sim.simulate import run
 from socsched.trace.metrics import result

@@ -39,7 +39,7 @@ ALLOWED = {
     "socsched/files.py": "writes, and digests of files",
     "socsched/reporting/markup.py": "files of the package",
     "socsched/reporting/pictures.py": "pictures drawn just before",
-    "socsched/cost/nearness.py": "files of the package",
+    "socsched/cost/fitted.py": "files of the package",
     "socsched/models/work.py": "parameters that it has written itself",
     "socsched/descriptor/platform_file.py": "files of the package",
     "socsched/sim/build.py": "sources of the package",
@@ -70,8 +70,8 @@ ALLOWED = {
     "socsched/executor/probe/calls.py": "constants of an artefact in the cache",
     "socsched/executor/probe/onnx_runtime.py": "a profile written just before",
     "socsched/runtime/boards/local.py": "/sys",
-    "socsched/runtime/background_load.py": "/proc",
-    "socsched/runtime/boards/base.py": "/proc and /sys",
+    "socsched/runtime/conditions.py": "/proc",
+    "socsched/runtime/boards/__init__.py": "/proc and /sys",
 }
 PARTS = {
     "socsched/compiler/": "what was compiled is trusted, see SECURITY.md; manifests are checked by check_bundle",

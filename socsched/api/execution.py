@@ -27,15 +27,14 @@ from socsched.modebook.book import is_book, load_book
 from socsched.models.pointpillars.scan import list_scans, write_bin
 from socsched.models.street import scan
 from socsched.planning.plan import Plan
-from socsched.runtime.boards.base import Board
+from socsched.runtime.boards import Board
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.collect import NAME
 from socsched.runtime.frames import FrameReport
 from socsched.runtime.input_files import list_frames
 from socsched.runtime.options import Inputs, Options, load_policies
-from socsched.runtime.overheads import overheads
 from socsched.trace.io import RunDocument
-from socsched.trace.metrics import result
+from socsched.trace.metrics import overheads, result
 from socsched.trace.trace import Trace
 
 Note = Callable[[str], None]
@@ -87,7 +86,7 @@ def run(
 def board_of(options: RunOptions) -> Board:
     """Return the board that the options name."""
     if options.board == "jetson":
-        from socsched.runtime.boards.jetson import JetsonBoard
+        from socsched.runtime.boards.local import JetsonBoard
 
         return JetsonBoard(apply_mode=options.apply_mode)
     if options.apply_mode:

@@ -27,7 +27,7 @@ from socsched.models.weights import load_weights
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
-from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends import Setting
 from socsched.runtime.options import Inputs
 
 ERROR = 0.7

@@ -33,7 +33,7 @@ from socsched.models.registry import get_model
 from socsched.models.samples import draw
 from socsched.models.sizes import sized
 from socsched.planning.plan import Plan, Task
-from socsched.runtime.backends.base import plain
+from socsched.runtime.backends import plain
 from socsched.runtime.input_files import of_files
 from socsched.runtime.inputs import Nothing
 from socsched.runtime.options import Inputs, Options

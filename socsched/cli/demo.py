@@ -55,8 +55,7 @@ def command(output: Output, request: DemoRequest) -> None:
     from socsched.descriptor.platform import OWN
     from socsched.executor import probe
     from socsched.executor.build import find_executor
-    from socsched.runtime.background_load import Neighbours
-    from socsched.runtime.realtime import refusal
+    from socsched.runtime.conditions import Neighbours, refusal
 
     folder, frames, seed, weights = request.folder, request.frames, request.seed, request.weights
     ready_to_write(folder=folder)
@@ -128,7 +127,7 @@ def remarks(here: Result, trained: bool, others: float | None) -> list[str]:
     `trained`: the user's own weights were used; `others`: cores that other programs occupied meanwhile, None if
     unknown.
     """
-    from socsched.runtime.background_load import MUCH
+    from socsched.runtime.conditions import MUCH
 
     notes = ["Measured on this machine: the compiled network ran on every scan."]
     if not trained:

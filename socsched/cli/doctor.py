@@ -344,10 +344,10 @@ def _tensorrt() -> Check:
 
 def _realtime() -> Check:
     """Return whether stages may have real-time priorities and lock their memory."""
-    from socsched.runtime import realtime as scheduling
+    from socsched.runtime import conditions
 
     tool = OPTIONAL["real time"]
-    refused = scheduling.refusal()
+    refused = conditions.refusal()
     return tool.missing(refused) if refused else tool.ok("SCHED_FIFO is permitted")
 
 

@@ -53,7 +53,7 @@ def command(output: Output, request: LintRequest) -> int:
 
     Exit code 0: no errors, 1: errors (with --strict, or warnings), 2: a network that cannot be read.
     """
-    from socsched.lint import formats
+    from socsched.lint import check
     from socsched.lint.check import INVALID_FILE, UNKNOWN_OPERATOR, kept, lint_file
 
     engines, version, file = request.engines, request.version, request.file
@@ -78,7 +78,7 @@ def command(output: Output, request: LintRequest) -> int:
         )
     ]
     findings = kept(findings, request.ignored)
-    text = {"text": formats.text, "sarif": formats.sarif, "github": formats.github}[request.style](findings)
+    text = {"text": check.text, "sarif": check.sarif, "github": check.github}[request.style](findings)
     if file:
         with writing(file):
             write_file(file, text + "\n")

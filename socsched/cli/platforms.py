@@ -402,8 +402,8 @@ def grounds(file: str, strict: bool) -> tuple[dict[str, Any], str]:
 
     With `strict`, raise DescriptorError listing every number without a source.
     """
-    from socsched.descriptor.provenance import coverage, require_grounds
     from socsched.descriptor.source import read
+    from socsched.descriptor.validation import coverage, require_grounds
 
     counted = (require_grounds if strict else coverage)(read(file))
     counts = {

@@ -17,7 +17,9 @@ from typing import Annotated, Literal
 
 from socsched.bounded import read_bytes
 from socsched.cost.learned import known
-from socsched.cost.sources import PROFILE, CostRequest, CostSource, Known
+from socsched.cost.roofline import Estimate
+from socsched.cost.sources import ANCHORS, PROFILE, ROOFLINE, CostRequest, CostSource, Known
+from socsched.descriptor.fields import VENDOR_MODEL
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.descriptor.limits import Bytes, Count, Line, Ns, Positive, Rows, SomeNs
 from socsched.descriptor.platform import NATIVE, OWN
@@ -38,7 +40,7 @@ class _Head:
 class MeasuredCost:
     """One stage's cost: `share` engine units used (0 = all), time in ns, relative error, number of samples.
 
-    `kind` is measured, or vendor model: the cycles that the vendor's compiler expects (`cost.vendor_model`).
+    `kind` is measured, or vendor model: the cycles that the vendor's compiler expects (`expected`).
     `times_ns`: quantiles of job times, at equal steps; empty where only summary figures are known.  `source`: where an
     imported cost is from, `state`: mode, clocks and power of the board meanwhile; both empty for costs measured here.
     `runtime`: the program that was measured (`cost.model`); empty: our code, or that of an imported cost unknown.
@@ -166,3 +168,30 @@ def cost(request: CostRequest) -> Known | None:
 
 
 SOURCE = CostSource("profile", PROFILE, cost)
+
+
+# The cycles that a vendor's compiler expects of its own network, as a source of costs.
+#
+# `socsched profile --vendor-model` writes them into a profile, so that planning neither needs nor starts a compiler.
+# They rank above a derived figure and below a published one, and yield to a fit, which rests on measurements.
+
+
+def expected(request: CostRequest) -> Known | Estimate | None:
+    """Return the time that the vendor's compiler expects in this configuration, scaled by clock to another mode."""
+    profile, engine = request.profile, request.engine
+    if profile is None or profile.platform != request.platform.name:
+        return None
+    if any(fit.networks for fit in engine.precisions[request.precision].fitted):
+        return None
+    for mode in request.platform.modes:
+        names = (mode.name, *mode.aliases)
+        found = profile.find(request.stage.name, engine.id, names, request.precision, request.share, VENDOR_MODEL)
+        if found is not None:
+            clocks = mode.engines[engine.id].clock_hz, request.mode.engines[engine.id].clock_hz
+            ratio = clocks[0] / clocks[1] if all(clocks) else 1.0
+            source = f"cycles expected by {profile.tool}"
+            return Known(round(found.time_ns * ratio), VENDOR_MODEL, source, found.error, exact=ratio == 1.0)
+    return None
+
+
+VENDOR_MODEL_SOURCE = CostSource("vendor-model", (ANCHORS + ROOFLINE) / 2, expected)

@@ -6,11 +6,12 @@ Third parties register a `CostSource` under the entry-point group ``socsched.cos
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from socsched import plugins
 from socsched.cost.fitted import estimate
+from socsched.cost.host_functions import computable
 from socsched.cost.roofline import Estimate
 from socsched.descriptor.fields import PROVENANCE
 from socsched.descriptor.pipeline import Stage
@@ -20,6 +21,7 @@ from socsched.graph.operators import StageWork
 
 if TYPE_CHECKING:
     from socsched.cost.profile import Profile
+
 
 GROUP = "socsched.costs"
 PROFILE, ANCHORS, ROOFLINE = 0, 10, 20
@@ -108,3 +110,19 @@ def cost_sources() -> tuple[CostSource, ...]:
     if early:
         raise UsageError(f"cost source {early[0]!r} precedes the measured profile", f"expected a rank above {PROFILE}")
     return tuple(found)
+
+
+# The roofline as a source of costs, for every stage with a model; of host code without a known time it is a lower
+# bound.
+
+
+def from_roofline(request: CostRequest) -> Estimate | None:
+    """Return the roofline estimate of a stage or of a part of a network."""
+    found = request.roofline()
+    work = request.work
+    if found is not None and work is not None and work.host_code and not computable(work, request.engine):
+        return replace(found, lower=True)
+    return found
+
+
+ROOFLINE_SOURCE = CostSource("roofline", ROOFLINE, from_roofline, parts=True)

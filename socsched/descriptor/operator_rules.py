@@ -29,7 +29,7 @@ from socsched.descriptor.fields import (
     Title,
     doc,
 )
-from socsched.descriptor.inheritance import base_files, read_extended
+from socsched.descriptor.source import base_files, read_extended
 from socsched.descriptor.validation import Tree, check_figures, validate
 
 Version = Annotated[str, Field(pattern=VERSION_PATTERN)]

@@ -10,12 +10,11 @@ from typing import Any
 
 from socsched import resources
 from socsched.descriptor.fields import NAME_PATTERN, VERSION_PATTERN, Quantity
-from socsched.descriptor.inheritance import base_files as _base_files
-from socsched.descriptor.inheritance import read_extended
 from socsched.descriptor.operator_rules import check_case, check_limit, find_rules, load_rules, rule_names
 from socsched.descriptor.platform import Platform, engine_ids
 from socsched.descriptor.processors import PROCESSORS, architecture
-from socsched.descriptor.source import Document
+from socsched.descriptor.source import Document, read_extended
+from socsched.descriptor.source import base_files as _base_files
 from socsched.descriptor.validation import Tree, check_figures, plain, suggest, validate
 from socsched.errors import UsageError, unwritable
 from socsched.units import format_bandwidth, format_frequency

@@ -32,8 +32,7 @@ from socsched.executor.vendor_stages import ADAPTER, ADAPTERS, BOARD, BOARD_SOUR
 from socsched.files import digests, file_digest, write_file
 from socsched.models.registry import bindings, get_model
 from socsched.planning.plan import Plan, Task
-from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.choose import sort_of
+from socsched.runtime.backends import Setting, sort_of
 from socsched.runtime.inputs import prepare_inputs
 from socsched.runtime.options import Inputs
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.graph.operators import TensorType
-from socsched.runtime.backends.base import Call, Outputs, Placed, pool_of
+from socsched.runtime.backends import Call, Outputs, Placed, pool_of
 
 _LENGTH = struct.Struct("=I")
 _NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}

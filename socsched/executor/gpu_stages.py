@@ -22,10 +22,8 @@ from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.planning.plan import Plan, Task
 from socsched.planning.task import LOAD, SLOT
-from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.choose import sort_of
-from socsched.runtime.backends.conversion import target_types
-from socsched.runtime.backends.tvm_cpu import compiled
+from socsched.runtime.backends import Setting, sort_of
+from socsched.runtime.backends.built_in import compiled, target_types
 from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
 
 SORT = "cuda"

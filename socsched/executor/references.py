@@ -27,11 +27,8 @@ from socsched.graph.operators import TensorType
 from socsched.graph.rules import uncompiled_operators
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
-from socsched.runtime.backends.base import Backend, Outputs, Setting, plain, to_layout
-from socsched.runtime.backends.choose import VENDOR, sort_of
-from socsched.runtime.backends.function import FunctionBackend
-from socsched.runtime.backends.onnx_runtime import OnnxRuntimeBackend
-from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
+from socsched.runtime.backends import VENDOR, Backend, Outputs, Setting, plain, sort_of, to_layout
+from socsched.runtime.backends.built_in import FunctionBackend, OnnxRuntimeBackend, TvmCpuBackend
 from socsched.runtime.frames import Frame
 
 REFERENCES = "references.json"

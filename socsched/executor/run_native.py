@@ -29,9 +29,8 @@ from socsched.faults.model import RUN, Faults, check_faults
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
 from socsched.runtime import timetable
-from socsched.runtime.backends.base import Backend, Setting
-from socsched.runtime.backends.choose import Instances, replaced_runtimes
-from socsched.runtime.boards.base import Board
+from socsched.runtime.backends import Backend, Instances, Setting, replaced_runtimes
+from socsched.runtime.boards import Board
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.collect import detecting_stages
 from socsched.runtime.errors import StageFailed, on_first_interrupt, warn

@@ -30,10 +30,8 @@ from socsched.models.model import Model, Port
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task
 from socsched.planning.task import LOAD
-from socsched.runtime.backends.base import Call, Setting
-from socsched.runtime.backends.choose import GPUS, VENDOR, Instances, prepare, sort_of, title_of
-from socsched.runtime.backends.conversion import target_types
-from socsched.runtime.backends.tvm_cpu import compiled
+from socsched.runtime.backends import GPUS, VENDOR, Call, Instances, Setting, prepare, sort_of, title_of
+from socsched.runtime.backends.built_in import compiled, target_types
 from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
 
 _SORTS = ("synthetic", "function", "network", "conversion", *GPUS, ONNXRUNTIME)

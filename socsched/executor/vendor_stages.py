@@ -25,9 +25,8 @@ from socsched.errors import MachineError, UsageError
 from socsched.files import digests
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task
-from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.choose import GPUS
-from socsched.runtime.backends.tvm_cpu import known_scales, weights_of
+from socsched.runtime.backends import GPUS, Setting
+from socsched.runtime.backends.built_in import known_scales, weights_of
 
 KIND = "engine"
 BOARD = "board"

@@ -24,7 +24,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import InputError
 from socsched.files import replacing, write_file
 from socsched.models.registry import get_model
-from socsched.runtime.backends.base import plain
+from socsched.runtime.backends import plain
 from socsched.trace.trace import Trace
 
 TENSOR_NAMES = {"features": "pfn", "canvas": "bev"}

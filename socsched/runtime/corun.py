@@ -22,8 +22,7 @@ from socsched.descriptor.platform import Platform
 from socsched.graph.operators import TensorType
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan, Task
-from socsched.runtime.backends.base import Backend, Outputs, Placed, Setting, pool_of, to_layout
-from socsched.runtime.backends.choose import Instances, prepare, sort_of
+from socsched.runtime.backends import Backend, Instances, Outputs, Placed, Setting, pool_of, prepare, sort_of, to_layout
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.errors import warn
 from socsched.runtime.functional import evaluate

@@ -18,8 +18,7 @@ from socsched.errors import MachineError, SocschedError, UsageError
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan, Task
 from socsched.runtime import timetable
-from socsched.runtime.backends.base import Backend, Call, Outputs, Setting, pool_of
-from socsched.runtime.backends.choose import Instances, prepare
+from socsched.runtime.backends import Backend, Call, Instances, Outputs, Setting, pool_of, prepare
 from socsched.runtime.collect import class_names, described, merge
 from socsched.runtime.errors import StageFailed
 from socsched.runtime.frames import FrameSource, facts_of

@@ -17,8 +17,7 @@ from socsched.graph.operators import TensorType
 from socsched.models.model import Model
 from socsched.models.registry import get_model
 from socsched.runtime import timetable
-from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.choose import sort_of
+from socsched.runtime.backends import Setting, sort_of
 from socsched.runtime.errors import warn
 from socsched.runtime.frames import Frame, FrameSource
 from socsched.runtime.input_files import MCAP, POINTS, InputFiles, of_files, require_used

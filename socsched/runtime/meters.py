@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from socsched.runtime.boards.base import Steps, read_text
+from socsched.runtime.boards import Steps, read_text
 
 CHANNELS = (1, 2, 3)
 """Channels of an INA3221 that are rails; in4 to in7 are shunt voltages and their sum."""

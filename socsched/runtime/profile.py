@@ -26,7 +26,7 @@ from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan, Task
 from socsched.progress import tell
-from socsched.runtime.backends.choose import program_of
+from socsched.runtime.backends import program_of
 from socsched.runtime.errors import require_whole, warn
 from socsched.runtime.frames import FrameReport
 from socsched.trace.trace import Trace

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from socsched.trace.columns import STATUS, Columns, InstantColumns, JobColumns, SliceColumns
-from socsched.trace.records import Instant, Job, Slice
+from socsched.trace.columns import STATUS, Columns, Instant, InstantColumns, Job, JobColumns, Slice, SliceColumns
 
 if TYPE_CHECKING:
     from socsched.trace.columns import Floats, Ints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from socsched.trace.records import Instant, Job, Slice
+from socsched.trace.columns import Instant, Job, Slice
 
 if TYPE_CHECKING:
     from socsched.trace.columns import Columns

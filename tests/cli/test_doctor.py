@@ -127,7 +127,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     (
         "real time",
         doctor._realtime,
-        lambda f: f.set("socsched.runtime.realtime.refusal", lambda: ""),
+        lambda f: f.set("socsched.runtime.conditions.refusal", lambda: ""),
         "ok",
         "permitted",
         "",
@@ -135,7 +135,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     (
         "no real time",
         doctor._realtime,
-        lambda f: f.set("socsched.runtime.realtime.refusal", lambda: "not permitted (EPERM)"),
+        lambda f: f.set("socsched.runtime.conditions.refusal", lambda: "not permitted (EPERM)"),
         "missing",
         "EPERM",
         "rtprio 99",
@@ -296,7 +296,7 @@ class Machine:
         monkeypatch.setattr(doctor, "ROOT", root)
         monkeypatch.setattr("socsched.runtime.meters.Nvml", lambda *_: types.SimpleNamespace(available=False))
         monkeypatch.setattr(
-            "socsched.runtime.realtime.refusal", lambda: "" if "real time" in self.there else "not (EPERM)"
+            "socsched.runtime.conditions.refusal", lambda: "" if "real time" in self.there else "not (EPERM)"
         )
         monkeypatch.setattr(util, "find_spec", lambda name: object() if "TensorRT" in self.there else None)
         monkeypatch.setattr(

@@ -27,8 +27,8 @@ from socsched.compiler.quantize.scales import Scales, read_pipeline_scales
 from socsched.descriptor.catalog import get_pipeline
 from socsched.errors import UsageError
 from socsched.planning.planners import Option
-from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
+from socsched.runtime.backends import Setting
+from socsched.runtime.backends.built_in import TvmCpuBackend
 from socsched.units import UNITS, parse_number
 
 

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from socsched.cost import contention
 from socsched.cost.contention import Rival, contention_model, draw
-from socsched.cost.contention.linear import Linear
-from socsched.cost.contention.pccs import Curve
+from socsched.cost.contention.models import Curve, Linear
 from socsched.cost.cost import Segment
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.platform import ContentionChoice, contention_of
 from socsched.descriptor.platform_file import load_platform
-from socsched.descriptor.provenance import coverage
 from socsched.descriptor.source import read
+from socsched.descriptor.validation import coverage
 from socsched.errors import UsageError
 from socsched.models.work import stage_work
 from socsched.planning.io import load, save

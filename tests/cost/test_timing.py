@@ -9,12 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from socsched.cost import nearness
+from socsched.cost import fitted as fits
 from socsched.cost.cost import weakest
-from socsched.cost.fitted import Nominal, estimate, nominal, pass_times
+from socsched.cost.fitted import FARTHEST, Nominal, between, distance, estimate, measured, nominal, pass_times
 from socsched.cost.fitting.table import from_logs, job_times, slopes, table
 from socsched.cost.model import CostModel
-from socsched.cost.nearness import FARTHEST, between, distance, measured
 from socsched.cost.roofline import estimate as roofline_estimate
 from socsched.cost.timing import loads, padded
 from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -206,12 +205,12 @@ def test_what_a_fit_missed_of_a_network_is_missed_of_it_and_of_its_parts(monkeyp
     mode, engine = ORIN.mode("MAXN"), ORIN.engine("gpu")
     plain = total_ns(WORK, "gpu", mode)
     known = {"networks": {"it": WORK.place}, "families": {}, "residuals": {"cnn": {"int8": {"it": 0.1}}}}
-    monkeypatch.setattr(nearness, "_document", lambda: known)
-    nearness.correction.cache_clear()
+    monkeypatch.setattr(fits, "_document", lambda: known)
+    fits.correction.cache_clear()
     fit = replace(FIT, family="cnn")
     board = fitted(ORIN, "gpu", "int8", fit)
     found = estimate(WORK, board, board.engine("gpu"), mode, 16)
-    nearness.correction.cache_clear()
+    fits.correction.cache_clear()
     assert found.time_ns == pytest.approx(plain * math.exp(0.2), rel=1e-4)
     half = replace(WORK, passes=WORK.passes[:3])
     parts = [estimate(half, one, one.engine("gpu"), mode, 16).time_ns for one in (ORIN, board)]

@@ -18,8 +18,8 @@ from descriptor_samples import PIPELINE, PLATFORM, replaced
 from socsched.cli import root
 from socsched.descriptor import catalog
 from socsched.descriptor.fields import PROVENANCE
-from socsched.descriptor.provenance import coverage, require_grounds
 from socsched.descriptor.source import parse, read
+from socsched.descriptor.validation import coverage, require_grounds
 from socsched.errors import DescriptorError, UsageError
 
 

@@ -29,8 +29,8 @@ from socsched.descriptor.fields import Cycle, seldom_repeats, whole_periods
 from socsched.descriptor.pipeline import PER_COST, Anchor, Chain, Degraded, Execution, Sensor, Stage, under_condition
 from socsched.descriptor.pipeline_file import load_pipeline, pipeline_from_mapping
 from socsched.descriptor.platform import Figure, mode_in_state
-from socsched.descriptor.provenance import coverage
 from socsched.descriptor.source import parse
+from socsched.descriptor.validation import coverage
 from socsched.errors import EXIT_USAGE, DescriptorError, UsageError
 
 

@@ -25,8 +25,8 @@ from socsched.descriptor.fit import NAMES, Fit, Parameters
 from socsched.descriptor.operator_rules import OPERATORS, OperatorRule, load_rules
 from socsched.descriptor.platform import Engine, EngineMode, Figure, Gating, Platform, Preemption
 from socsched.descriptor.platform_file import load_platform, platform_from_mapping, write_skeleton
-from socsched.descriptor.provenance import coverage
 from socsched.descriptor.source import parse, read
+from socsched.descriptor.validation import coverage
 from socsched.errors import DescriptorError, UsageError
 from socsched.graph.counting import ELEMENTWISE
 

@@ -25,7 +25,7 @@ from socsched.executor.build import find_executor
 from socsched.executor.programs import Program, copy_programs, store, stored_program
 from socsched.graph.operators import TensorType
 from socsched.planning.plan import Transition
-from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends import Setting
 from tests.executor.gpu_standin import build_driver, noted
 from tests.executor.test_cuda_stage import compiled_for
 from tests.executor.test_networks import setting_in, write_run

@@ -30,10 +30,9 @@ from socsched.executor.stages import describe_stages, sensor_ports
 from socsched.models.precision import settled
 from socsched.models.registry import bindings, get_model
 from socsched.planning.plan import Plan
-from socsched.runtime.backends import choose
-from socsched.runtime.backends.base import Setting, plain
-from socsched.runtime.backends.onnx_runtime import OnnxRuntimeBackend
-from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
+from socsched.runtime import backends
+from socsched.runtime.backends import Setting, plain
+from socsched.runtime.backends.built_in import OnnxRuntimeBackend, TvmCpuBackend
 from socsched.runtime.inputs import prepare_inputs
 from socsched.runtime.options import Inputs
 from tests.models.quantised_files import Style, quantised
@@ -169,10 +168,10 @@ def test_a_bundle_carries_the_model_and_the_library(executor: Path, tmp_path: Pa
 def test_without_the_package_plans_have_our_kernels_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = write_network(0, tmp_path)
     made, setting = planned(network, ONNXRUNTIME)
-    monkeypatch.setattr(choose, "is_installed", lambda runtime: False)
-    (sentence,) = choose.replaced_runtimes(setting)
+    monkeypatch.setattr(backends, "is_installed", lambda runtime: False)
+    (sentence,) = backends.replaced_runtimes(setting)
     assert "planned for onnxruntime, which is not installed: our kernels run instead" in sentence
-    assert choose.sort_of(made.tasks[0], setting) == "network"
+    assert backends.sort_of(made.tasks[0], setting) == "network"
     facts = probe()
     bare = build(replace(facts, versions={k: v for k, v in facts.versions.items() if k != ONNXRUNTIME}))
     assert [runtime.name for runtime in bare.engines[0].runtimes] == ["tvm"]

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from socsched.descriptor import host, host_probe
-from socsched.descriptor.host_probe import Conditions, HostProbe
+from socsched.descriptor import host
+from socsched.descriptor.host import Conditions, HostProbe
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import Figure, FunctionCost
 from socsched.errors import MachineError
 from socsched.executor import probe
-from socsched.executor.probe import calls, functions, pairs
+from socsched.executor.probe import calls, functions
 from socsched.models.registry import get_model
 
 PROBE = HostProbe(
@@ -152,9 +152,9 @@ def test_a_machine_too_busy_for_some_calls_is_measured_by_the_others(monkeypatch
 
 def test_what_is_kept_is_what_was_measured(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path))
-    host_probe.kept("key", PROBE)
-    assert host_probe.recalled("key") == PROBE
-    assert host_probe.recalled("other") is None
+    host.kept("key", PROBE)
+    assert host.recalled("key") == PROBE
+    assert host.recalled("other") is None
 
 
 @pytest.mark.parametrize(
@@ -206,10 +206,10 @@ def test_without_the_probe_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_contention_is_what_the_pairs_show() -> None:
-    found = pairs.contention(30e9, [1.2, 1.4], 40e9)
+    found = probe.contention(30e9, [1.2, 1.4], 40e9)
     assert found["dram_me"] == 0 and found["dram_you"] == pytest.approx(0.4)
     assert found["error"] == pytest.approx((0.1 / 1.2 + 0.1 / 1.4) / 2, abs=1e-3)
-    assert pairs.contention(50e9, [1.0], 40e9)["dram_you"] == 0
+    assert probe.contention(50e9, [1.0], 40e9)["dram_you"] == 0
 
 
 def test_functions_get_other_frames_each_call_and_count_the_pixels_that_lie_between() -> None:

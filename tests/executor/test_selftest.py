@@ -23,7 +23,7 @@ from socsched.executor.settings import RunSettings, write_settings
 from socsched.executor.stages import describe_stages, sensor_ports
 from socsched.executor.vendor_stages import describe_engine
 from socsched.models.registry import bindings
-from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends import Setting
 from socsched.runtime.inputs import prepare_inputs
 from socsched.runtime.options import Inputs
 

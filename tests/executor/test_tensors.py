@@ -27,7 +27,7 @@ from socsched.faults.model import Failure, Faults
 from socsched.graph.operators import TensorType
 from socsched.models.registry import bindings, get_model
 from socsched.planning.plan import Plan, Transition
-from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends import Setting
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.functional import details_of
 from socsched.runtime.inputs import prepare_inputs

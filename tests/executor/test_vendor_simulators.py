@@ -23,7 +23,7 @@ from socsched.executor.build import find_executor
 from socsched.executor.references import write_expected
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.executor.vendor_stages import describe_engine
-from socsched.runtime.backends.vendor_sim import Simulated
+from socsched.runtime.backends.built_in import Simulated
 from tools.verify import board_root
 
 HEAD = Stage("head", "head", "pointpillars-s.head", after=("lidar",), precisions=("int8",))

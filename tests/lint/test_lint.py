@@ -14,8 +14,7 @@ from violations import PLATFORMS, VIOLATIONS, Violation
 from socsched.api.loading import save_plan
 from socsched.api.planning import plan
 from socsched.cli.root import run
-from socsched.lint.check import Diagnostic, Place, kept, lint_file
-from socsched.lint.formats import github, sarif
+from socsched.lint.check import Diagnostic, Place, github, kept, lint_file, sarif
 from socsched.lint.server import checked
 from tests.models.onnx_files import Builder
 

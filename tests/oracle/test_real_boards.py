@@ -12,7 +12,7 @@ from statistics import mean
 import pytest
 
 from socsched.cost.contention import contention_model
-from socsched.cost.contention.linear import Linear
+from socsched.cost.contention.models import Linear
 from socsched.cost.cost import Segment
 from socsched.descriptor.platform import ContentionChoice, contention_of
 from socsched.descriptor.platform_file import load_platform

@@ -15,7 +15,7 @@ from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
 from socsched.executor.run_native import execute
 from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
-from socsched.runtime.backends.base import Call, Outputs, Setting
+from socsched.runtime.backends import Call, Outputs, Setting
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.options import PLAIN, Inputs
 from socsched.trace.trace import Trace

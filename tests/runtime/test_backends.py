@@ -7,8 +7,8 @@ import pytest
 
 from socsched.compiler.layouts import convert
 from socsched.graph.operators import TensorType
-from socsched.runtime.backends.base import Placed, gather, plain, to_layout
-from socsched.runtime.backends.synthetic import burn
+from socsched.runtime.backends import Placed, gather, plain, to_layout
+from socsched.runtime.backends.built_in import burn
 from socsched.runtime.collect import tensor_figures
 
 PLAIN = TensorType((1, 20, 3, 5), "fp32", "NCHW")

@@ -16,8 +16,7 @@ from socsched.descriptor.platform import Engine, FunctionCost, Platform
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
-from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.choose import sort_of
+from socsched.runtime.backends import Setting, sort_of
 
 FUNCTIONS = ("voxelise", "decode")
 SCANS = 3

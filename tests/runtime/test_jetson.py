@@ -17,9 +17,9 @@ from socsched.compiler.toolchains.tensorrt import dla_refusal
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import Plan, PlannedEngine
-from socsched.runtime.backends import choose
-from socsched.runtime.backends.base import Setting
-from socsched.runtime.boards.jetson import JetsonBoard
+from socsched.runtime import backends
+from socsched.runtime.backends import Setting
+from socsched.runtime.boards.local import JetsonBoard
 from socsched.runtime.meters import Nvml, TegrastatsMeter, as_steps, ina3221_rails, parse, read_rails
 
 # A Jetson made of recorded files: sysfs below a folder, nvpmodel by a function, tegrastats by a script, TensorRT.
@@ -326,7 +326,7 @@ def test_a_task_runs_by_its_planned_runtime_where_it_is_installed(
     tasks = tuple(replace(detect, runtime=name) for name in ("tensorrt", "tvm"))
     setting = Setting(replace(made, tasks=tasks), pipeline, board(orin(tmp_path)).platform_for(made), {}, None)
     for installed, first in ((True, "dla"), (False, "cuda")):
-        monkeypatch.setattr(choose, "is_installed", lambda _, answer=installed: answer)
-        assert [choose.sort_of(each, setting) for each in tasks] == [first, "cuda"]
-        notes = choose.replaced_runtimes(setting)
+        monkeypatch.setattr(backends, "is_installed", lambda _, answer=installed: answer)
+        assert [backends.sort_of(each, setting) for each in tasks] == [first, "cuda"]
+        notes = backends.replaced_runtimes(setting)
         assert len(notes) == (not installed) and all("planned for tensorrt" in note for note in notes)

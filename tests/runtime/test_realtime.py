@@ -10,9 +10,9 @@ import time
 import pytest
 from run_plans import MS, Scripted, plan, run, sleep, task
 
-from socsched.runtime.background_load import STAT, Neighbours
+from socsched.runtime.conditions import STAT, Neighbours
 from socsched.runtime.options import Options
-from socsched.runtime.overheads import dispatch_waits, overheads, summary
+from socsched.trace.metrics import dispatch_waits, overheads, summary
 from socsched.trace.trace import Job, Slice, Trace
 
 

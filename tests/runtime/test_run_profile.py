@@ -27,7 +27,7 @@ from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
 from socsched.progress import heard
 from socsched.runtime import corun
-from socsched.runtime.backends.base import Placed, Setting
+from socsched.runtime.backends import Placed, Setting
 from socsched.runtime.profile import Run, half_width, measure
 from socsched.trace.trace import Trace
 

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from socsched.cost.contention import contention_model, draw
-from socsched.cost.contention.max_min import MaxMin
-from socsched.cost.contention.pccs import Pccs
+from socsched.cost.contention.models import MaxMin, Pccs
 from socsched.cost.cost import Segment
 from socsched.descriptor.platform import ContentionChoice
 from socsched.faults.model import Faults

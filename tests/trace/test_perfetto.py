@@ -22,11 +22,10 @@ from random_traces import recorded
 
 from socsched.planning.plan import Level, Plan, Throttle
 from socsched.sim.simulate import simulate
-from socsched.trace import blocks, io, perfetto_events, stored
+from socsched.trace import blocks, io, perfetto, stored
 from socsched.trace import protobuf as pb
 from socsched.trace.columns import unit
-from socsched.trace.perfetto import write_perfetto
-from socsched.trace.perfetto_events import ENGINE_POWER, EnginePower
+from socsched.trace.perfetto import ENGINE_POWER, EnginePower, write_perfetto
 from socsched.trace.trace import Trace
 from tests.sim.builders import engine, plan, task
 
@@ -263,7 +262,7 @@ def test_a_long_trace_is_written_in_parts(
         trace = simulate(deployment, 20_000)
         whole = parsed_file(trace, deployment, tmp_path / "whole")
         with monkeypatch.context() as patch:
-            for module in (blocks, perfetto_events):
+            for module in (blocks, perfetto):
                 patch.setattr(module, "BLOCK", 7)
             patch.setattr(stored, "SMALL", 0)
             io.save(trace, tmp_path / "trace.bin")

@@ -19,8 +19,7 @@ pytest.importorskip("onnx", reason="the onnx package is not installed")
 from socsched.api.planning import plan
 from socsched.cli.root import run
 from socsched.cost.fitting.families import get_family
-from socsched.validation.left_out import scores_of_family
-from socsched.validation.validate import Validation, validate
+from socsched.validation.validate import Validation, scores_of_family, validate
 from tests.cost.fitting.synthetic import TRUE, cell
 from tests.models.onnx_files import Builder
 from tests.validation.pairs import BOARD, COLUMNS, ROWS, folder, row, table

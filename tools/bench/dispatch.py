@@ -29,7 +29,7 @@ from socsched.executor.build import find_executor
 from socsched.executor.outcome import read_outcome
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
-from socsched.runtime.overheads import RELEASE, dispatch_waits, summary
+from socsched.trace.metrics import RELEASE, dispatch_waits, summary
 from socsched.trace.trace import Trace
 
 MS = 1_000_000

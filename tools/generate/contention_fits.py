@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from socsched.cost.contention.pccs import Curve
+from socsched.cost.contention.models import Curve
 from socsched.errors import UsageError
 
 Pair = tuple[str, str]

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from socsched.cost.contention.pccs import Curve
+from socsched.cost.contention.models import Curve
 from socsched.descriptor.catalog import get_platform
 from tools import DATA
 from tools.generate.contention_fits import fit_pccs, refine_pccs

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from socsched.cost.fitted import FILE
 from socsched.cost.fitting.cells import Choice, Networks, pattern, read_pairs
 from socsched.cost.fitting.recipe import FamilyFit, FitRequest, Report, fit_platform, rewritten
-from socsched.cost.nearness import FILE
 from socsched.descriptor.catalog import get_platform
-from socsched.validation.left_out import scores_of_family
 from socsched.validation.page import left_out_cells
+from socsched.validation.validate import scores_of_family
 from tools import ROOT
 
 DATE = "2026-11-26"

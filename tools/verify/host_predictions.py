@@ -41,7 +41,7 @@ from socsched.cost.contention import contention_model
 from socsched.cost.cost import is_within
 from socsched.cost.fitted import estimate
 from socsched.cost.power import dram_capacity
-from socsched.descriptor import host, host_probe
+from socsched.descriptor import host
 from socsched.descriptor.kernel_times import alike
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine, Platform, contention_of
@@ -279,7 +279,7 @@ def table(options: argparse.Namespace) -> None:
             if options.each:
                 print(line(row))
         page += [f"| {title} | {group} | {summary(some)} |" for group, some in sorted(groups.items())]
-    known = host_probe.recalled(host.probe_key())
+    known = host.recalled(host.probe_key())
     lines = [
         f"{known.conditions.model}, {known.conditions.cores} cores, probe of {known.conditions.date}:" if known else "",
         "",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from socsched.cost.contention.max_min import MaxMin
+from socsched.cost.contention.models import MaxMin
 from socsched.cost.cost import Segment
 from socsched.planning.execution import with_wcet
 from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport

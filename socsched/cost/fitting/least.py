@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from socsched.cost.fitted import REACH, between, distance, kin
 from socsched.cost.fitting.families import Family, design
 from socsched.cost.fitting.table import Array, Table, from_logs, job_times, slopes
-from socsched.cost.nearness import REACH, between, distance, kin
 from socsched.cost.timing import Nominal
 from socsched.descriptor.fit import NAMES, Parameters
 from socsched.graph.operators import Place

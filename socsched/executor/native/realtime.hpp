@@ -1,4 +1,4 @@
-// Linux real-time facilities; each returns the reason for a refusal, empty on success (socsched/runtime/realtime.py).
+// Linux real-time facilities; each returns the reason for a refusal, empty on success (socsched/runtime/conditions.py).
 #pragma once
 
 #include <algorithm>

@@ -24,15 +24,48 @@ from typing import Any
 from socsched.cache import alone, unusable
 from socsched.compiler.store import digest
 from socsched.cost.kernel_times import COPY, PACK, READ, UNPACK
-from socsched.descriptor import host, host_probe
-from socsched.descriptor.host_probe import Conditions, HostProbe
+from socsched.descriptor import host
+from socsched.descriptor.host import Conditions, HostProbe
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes, alike, ways
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import ONNXRUNTIME, OWN
 from socsched.errors import MachineError
-from socsched.executor.probe import calls, functions, onnx_runtime, own, pairs
+from socsched.executor.probe import calls, functions, onnx_runtime, own
+from socsched.executor.probe.calls import Calls, copy
+from socsched.executor.probe.own import Program
 from socsched.files import file_digest
 from socsched.progress import tell
+
+# What two programs that compute at once on two cores cost each other: networks alone, and beside a copy.
+
+SLICE_S, TURNS = 0.04, 2
+_STREAM = 1 << 26
+"""Bytes of a copy that no cache holds."""
+
+
+def time_pairs(programs: Sequence[Program], cpus: Sequence[int]) -> tuple[float, list[float]]:
+    """Return the bandwidth (bytes/s) of a copy beyond every cache, and the slowdown of networks that run beside it."""
+    beside = copy(_STREAM)
+    slower = [_time(one.launches, cpus, beside) / _time(one.launches, cpus) for one in programs]
+    return 2.0 * _STREAM / _time(beside, cpus) * 1e9, [max(factor, 1.0) for factor in slower]
+
+
+def contention(demand: float, slower: Sequence[float], capacity: float) -> dict[str, float]:
+    """Return the parameters of the linear model that factors show under a bandwidth of `capacity` (bytes/s).
+
+    Only what runs beside a network counts: most of what its own kernels move stays in caches.
+    """
+    mean = statistics.mean(slower)
+    error = statistics.mean(abs(mean - factor) / factor for factor in slower)
+    found = {"dram_you": (mean - 1) / min(demand / capacity, 1.0), "constant": 1.0, "error": error}
+    return {"l2_me": 0.0, "l2_you": 0.0, "dram_me": 0.0, **{name: round(value, 3) for name, value in found.items()}}
+
+
+def _time(calls: Calls, cpus: Sequence[int], beside: Calls | None = None) -> float:
+    """Return the time (ns) of all calls, one after another, on the first processor; the least of some turns."""
+    some = cpus if beside else cpus[:1]
+    return min(float(calls.times(some, SLICE_S / TURNS, beside, least=3, most=60).low.sum()) for _ in range(TURNS))
+
 
 LASTS_S = 30 * 86_400
 SERVES_S = 600
@@ -63,8 +96,8 @@ def ensure(integers: bool = False) -> HostProbe | None:
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # would wait for its parent for ever
         raise MachineError("a script began anew in a process that it started", 'use `if __name__ == "__main__":`')
     key = host.probe_key()
-    with alone(host_probe.KIND):  # two probes at once would measure each other, and each process plan with its own
-        known = host_probe.recalled(key)
+    with alone(host.KIND):  # two probes at once would measure each other, and each process plan with its own
+        known = host.recalled(key)
         valid = known is not None and holds(known)
         try:
             probe = known if known is not None and valid else measure()
@@ -74,7 +107,7 @@ def ensure(integers: bool = False) -> HostProbe | None:
             unusable(f"this machine is not measured: {error}")
             return None
         if probe is not known:
-            host_probe.kept(key, probe)
+            host.kept(key, probe)
     return probe
 
 
@@ -153,7 +186,7 @@ def measure() -> HostProbe:
     shared: Mapping[str, float] = {}
     if len(cpus) > 1:
         with suppress(MachineError):  # a machine too busy for this one keeps the other figures
-            shared = pairs.contention(*pairs.time_pairs(turns.programs[:2], cpus[-2:]), max(rates))
+            shared = contention(*time_pairs(turns.programs[:2], cpus[-2:]), max(rates))
     took = time.monotonic() - start
     conditions = Conditions(*_present(), _chain_ns(), load, turns.share, time.time(), took, turns.steady)
     return HostProbe(conditions, tuple(times), known, rates[0], max(rates), shared)

@@ -19,7 +19,7 @@ from socsched.models.pointpillars.boxes import anchor_tables
 from socsched.models.pointpillars.decode import decode
 from socsched.models.pointpillars.grid import KITTI, Grid
 from socsched.models.pointpillars.voxelise import voxelise
-from socsched.runtime.backends.function import FunctionBackend
+from socsched.runtime.backends.built_in import FunctionBackend
 from tests.compiler.native.stage_cases import SCANS, camera_cases, equal, lidar_cases, same
 
 SMALL = Grid((0.0, -3.2, -3.0), (5.12, 3.2, 1.0), (0.32, 0.32, 4.0))

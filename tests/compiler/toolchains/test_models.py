@@ -25,7 +25,7 @@ from socsched.errors import CompileError, UsageError
 from socsched.graph.expand import layer_types
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from socsched.runtime.backends.vendor_sim import Simulated
+from socsched.runtime.backends.built_in import Simulated
 from tests.onnx_sessions import exact_session
 
 HEAD = get_pipeline("pointpillars-s").stage("head")

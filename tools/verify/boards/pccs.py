@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from socsched.cost.contention.pccs import Curve
+from socsched.cost.contention.models import Curve
 from tools.generate.contention_fits import errors, fit_pccs, refine_pccs
 
 Table = tuple[list[float], list[float], list[list[float]]]

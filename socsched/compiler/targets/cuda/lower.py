@@ -20,18 +20,44 @@ from socsched.compiler.layouts import padded, physical_shape
 from socsched.compiler.passes.relax_form import emit_general, emit_main
 from socsched.compiler.targets.cuda import gemm, kernels, rules, sequence_kernels, sequence_lower
 from socsched.compiler.targets.cuda.activation import beyond_relu
-from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.kernels import Window
+from socsched.compiler.targets.cuda.recurrent import spelt_out
 from socsched.compiler.targets.cuda.rules import axis_table
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR, Convolution, Tile, estimate, gpu, round_up, tile_for
-from socsched.compiler.targets.llvm.fuse import activation, with_numbers
+from socsched.compiler.targets.llvm.fuse import activation, fuse_activations, gelus, hard_gates, with_numbers
 from socsched.compiler.targets.llvm.vector import window_of
 from socsched.errors import CompileError
 from socsched.graph import index_maps
+from socsched.graph.batches import one_by_one
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.index_maps import NOTHING, Moves
 from socsched.graph.operators import TensorType
+
+# Fusion beyond bias and ReLU for GPUs: gates and activations merged into the operator that feeds only them.
+#
+# The activation is kept in `Group.options["activation"]` (`cuda.activation`).
+
+
+def fuse(graph: Graph) -> Graph:
+    """Return `graph` with activations inside the operators that feed only them, recurrent layers spelt out, batches of
+    images one by one.
+    """
+    return _gelus(gelus(fuse_activations(hard_gates(spelt_out(one_by_one(graph, stacks=True))))))
+
+
+def _gelus(graph: Graph) -> Graph:
+    """Merge a GELU into the dense layer that it follows."""
+    for gelu in graph.groups:
+        dense = graph.maker(gelu.inputs[0]) if gelu.kind == "gelu" else None
+        if dense is None or dense.kind != "dense" or dense.relu or "activation" in dense.options:
+            continue
+        if graph.used_once(dense.output):
+            fused = replace(dense, output=gelu.output, options={**dense.options, **gelu.options})
+            kept = (fused if group is gelu else group for group in graph.groups if group is not dense)
+            graph = replace(graph, groups=tuple(kept))
+    return graph
+
 
 Array = np.ndarray[Any, Any]
 

@@ -19,9 +19,8 @@ from socsched.compiler.passes.relax_form import bind_constants
 from socsched.compiler.quantize.calibrate import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.target import Compilation, Pass, Passes, resolve
 from socsched.compiler.targets.cuda.attention import completed
-from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
-from socsched.compiler.targets.cuda.lower import lower
+from socsched.compiler.targets.cuda.lower import fuse, lower
 from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE, device_source, supply_cubins
 from socsched.compiler.targets.cuda.rules import unruled, unsupported_reason
 from socsched.compiler.targets.cuda.toolkits import toolkit_for

@@ -16,9 +16,9 @@ import numpy as np
 
 from socsched.compiler.environment import T
 from socsched.compiler.targets.cuda.tiles import EDGE, LANES
+from socsched.graph.counting import Steps, roles, steps_of, unread
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
-from socsched.graph.recurrent import Steps, roles, steps_of, unread
 
 Array = np.ndarray[Any, Any]
 

@@ -17,9 +17,8 @@ from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.passes.relax_form import bind_weights, import_network
 from socsched.compiler.targets.cuda import kernels, rules
 from socsched.compiler.targets.cuda.attention import completed
-from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.kernels import Window
-from socsched.compiler.targets.cuda.lower import lower
+from socsched.compiler.targets.cuda.lower import fuse, lower
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.sequence_kernels import (

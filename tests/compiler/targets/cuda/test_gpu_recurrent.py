@@ -17,9 +17,9 @@ from socsched.compiler.targets.cuda.recurrent import constants, recurrent_kernel
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import OWN
+from socsched.graph.counting import Steps
 from socsched.graph.expand import fuse_network
 from socsched.graph.fusion import Group
-from socsched.graph.recurrent import Steps
 from socsched.graph.rules import offered, uncompiled_operators
 from socsched.models.onnx_import import load
 from socsched.models.work import stage_work

@@ -1,8 +1,9 @@
-"""CPU load from other processes during a measurement, without which measured times mean little."""
+"""What a measurement on this machine depends on: load from other processes, and the right to real-time priorities."""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,3 +45,22 @@ class Neighbours:
             return sum(int(total[1 + column]) for column in _BUSY) / os.sysconf("SC_CLK_TCK")
         except (OSError, ValueError, IndexError):
             return None
+
+
+# Whether this user may have real-time priorities; the executor asks for them itself (`native/realtime.hpp`).
+
+
+def refusal() -> str:
+    """Return the reason SCHED_FIFO is refused, empty if it is granted; tried in a short-lived thread."""
+    found: list[str] = []
+
+    def ask() -> None:
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        except (OSError, AttributeError) as error:
+            found.append(f"SCHED_FIFO refused ({getattr(error, 'strerror', error)})")
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    return found[0] if found else ""

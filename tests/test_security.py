@@ -105,4 +105,4 @@ def test_only_two_modules_call_pip() -> None:
         for path in (ROOT / "socsched").rglob("*.py")
         if re.search(r'"pip", "install"|ensurepip', path.read_text(encoding="utf-8"))
     )
-    assert callers == ["socsched/compiler/native/cross.py", "socsched/compiler/toolchains/environments.py"]
+    assert callers == ["socsched/compiler/native/compilers.py", "socsched/compiler/toolchains/environments.py"]

@@ -14,8 +14,8 @@ from socsched.api.loading import load_plan, pipeline_of
 from socsched.api.options import RunOptions
 from socsched.api.results import Result
 from socsched.api.simulation import duration_ns
-from socsched.cost.learned import learn as keep
-from socsched.cost.learned import place
+from socsched.cost.profile import learn as keep
+from socsched.cost.profile import place
 from socsched.descriptor.catalog import HOST, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError

@@ -28,8 +28,7 @@ from socsched.graph.operators import Pass, Place, StageWork
 # How far a network is from those that an engine family was fitted to, by the kinds of its layers and its size.
 #
 # Errors of a fit grow with this distance: networks beside a measured one get narrow intervals, strange ones wide
-# ones.
-# What the model missed of measured networks is what it will miss of networks near them (`cost.fitting.least`).
+# ones. What the model missed of measured networks is what it will miss of networks near them (`cost.fitting.least`).
 # `measured.json` holds the places of the networks behind the shipped fits (`python -m tools.generate.fits`).
 
 FILE = Path(__file__).with_name("measured.json")

@@ -19,9 +19,8 @@ from socsched.cost.cost import Cost, Segment, error_of, joined, weakest
 from socsched.cost.kernel_times import kernel_time
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.cost.roofline import Estimate, efficiency, kind_of, rescale
-from socsched.cost.shares import on_share
+from socsched.cost.shares import Neighbour, on_share
 from socsched.cost.sources import PROFILE, CostRequest, CostSource, Known, Reference, cost_sources
-from socsched.cost.waves import Neighbour
 from socsched.descriptor.catalog import find_platform
 from socsched.descriptor.fit import Fit, choose_fit
 from socsched.descriptor.pipeline import Stage

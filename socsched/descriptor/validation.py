@@ -299,12 +299,9 @@ def _bare(kind: Any) -> Any:
 #
 # A figure (anything with a `kind`) carries its own provenance, for its error and interval as well.  Any other number
 # needs a `source` or an `assumed` reason in its mapping or an enclosing one.  A number counts as sourced only if a
-# source
-# is named for it: a figure that a note derives is derived, and one of kind assumed is assumed whatever it names.
-# Loading
-# a file does not require provenance, as a user's own periods need no citation; ``check --strict`` and the shipped
-# files
-# do.
+# source is named for it: a figure that a note derives is derived, and one of kind assumed is assumed whatever it
+# names. Loading a file does not require provenance, as a user's own periods need no citation; ``check --strict`` and
+# the shipped files do.
 
 _UNITS = sorted({unit for units in UNITS.values() for unit in units}, key=len, reverse=True)
 _QUANTITY = re.compile(rf"\s*{NUMBER}\s*(?:{'|'.join(map(re.escape, _UNITS))})\s*")

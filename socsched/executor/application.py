@@ -14,7 +14,7 @@ from platform import machine as platform_machine
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from socsched.compiler.native.cross import GLIBC, cross_compiler, require_zig
+from socsched.compiler.native.compilers import GLIBC, cross_compiler, require_zig
 from socsched.compiler.packaging.deploy import placed_in
 from socsched.compiler.store import read_json
 from socsched.compiler.target import resolve

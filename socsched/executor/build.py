@@ -15,9 +15,8 @@ from pathlib import Path
 
 from socsched.cache import alone
 from socsched.compiler.native import compilers
-from socsched.compiler.native.compilers import FLAGS
+from socsched.compiler.native.compilers import FLAGS, GLIBC
 from socsched.compiler.native.compilers import SOURCES as STAGES
-from socsched.compiler.native.cross import GLIBC
 from socsched.compiler.store import library, scratch
 from socsched.errors import MachineError
 from socsched.progress import notice, tell

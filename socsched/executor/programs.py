@@ -32,8 +32,7 @@ from socsched.compiler.launch_list import CPU, CUDA, OPENCL, evaluate
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.store import digest, library, read_json
 from socsched.compiler.targets.cuda import convert
-from socsched.compiler.targets.cuda.nvcc import SOURCE
-from socsched.compiler.targets.cuda.toolkits import Toolkit
+from socsched.compiler.targets.cuda.toolkits import SOURCE, Toolkit
 from socsched.compiler.targets.gpu_functions.code import CUDA_OPTIONS
 from socsched.compiler.targets.gpu_functions.program import is_function
 from socsched.errors import UsageError

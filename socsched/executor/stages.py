@@ -9,8 +9,7 @@ from typing import Any
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.launch_list import CPU
-from socsched.compiler.native.host_stages import host_call
-from socsched.compiler.native.stage_params import StageCall
+from socsched.compiler.native.host_stages import StageCall, host_call
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import ONNXRUNTIME
 from socsched.executor import vendor_stages

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel, WorkOf
 from socsched.cost.profile import Profile
-from socsched.cost.waves import Neighbour
+from socsched.cost.shares import Neighbour
 from socsched.deadline import OutOfTime, check, kept, lifted, since_command, within
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 
 from socsched.cost.conversion import conversion_pace
 from socsched.cost.model import CostModel
-from socsched.cost.shares import PORT, neighbour_of, on_share
-from socsched.cost.waves import Neighbour
+from socsched.cost.shares import PORT, Neighbour, neighbour_of, on_share
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Engine, Figure, Platform
 from socsched.errors import UsageError

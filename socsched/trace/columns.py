@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from socsched.trace.stored import Stored
 
     Ints = NDArray[np.int64]
-
     Floats = NDArray[np.float64]
 
 

@@ -28,8 +28,7 @@ from socsched.validation.scores import TimeCell, cells_of, comparable, failures,
 # and designs at once, and boards of which a few networks were measured.
 #
 # Every fit is made anew without what it is judged by, and every interval from the errors of others that were left out
-# in
-# the same way: of other networks, or, where boards are, of other boards.
+# in the same way: of other networks, or, where boards are, of other boards.
 
 SAMPLES = (0, 1, 5, 20)
 """Networks measured of a board, whose other networks are predicted."""

@@ -14,8 +14,8 @@ from socsched.compiler.environment import tvm
 from socsched.compiler.pipeline import fused, run
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, Compilation, TargetSpec
-from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import OPTIONS, in_memory, tir_pipeline
+from socsched.compiler.targets.cuda.toolkits import device_source
 from socsched.graph.network import Network
 
 needs_nvcc = pytest.mark.needs("nvcc")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from socsched.cost import learned
+from socsched.cost import profile
 from socsched.descriptor import host
 from socsched.descriptor.pipeline import Stage
 
@@ -21,9 +21,9 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_stage_keeps_its_median_in_any_pipeline_and_under_any_name() -> None:
-    assert learned.known("host", STAGE, *PLACE) is None
-    assert learned.learn([(learned.place(STAGE, *PLACE), [9_000, 10_000, 11_000, 10_500, 30_000])]) == 1
-    found = learned.known("host", Stage("other", "o", STAGE.model, params=STAGE.params), *PLACE)
+    assert profile.known("host", STAGE, *PLACE) is None
+    assert profile.learn([(profile.place(STAGE, *PLACE), [9_000, 10_000, 11_000, 10_500, 30_000])]) == 1
+    found = profile.known("host", Stage("other", "o", STAGE.model, params=STAGE.params), *PLACE)
     assert found is not None
     time, error, source = found
     assert time == 10_500 and error == pytest.approx(30_000 / 10_500 - 1, abs=1e-3) and "5 jobs" in source
@@ -42,34 +42,34 @@ def test_a_stage_keeps_its_median_in_any_pipeline_and_under_any_name() -> None:
 def test_another_place_or_work_is_not_known(
     platform: str, params: dict[str, int], place: tuple[str, str, int, str]
 ) -> None:
-    learned.learn([(learned.place(STAGE, *PLACE), [1_000] * 5)])
-    assert learned.known(platform, Stage("s", "s", STAGE.model, params=params), *place) is None
+    profile.learn([(profile.place(STAGE, *PLACE), [1_000] * 5)])
+    assert profile.known(platform, Stage("s", "s", STAGE.model, params=params), *place) is None
 
 
 def test_a_network_file_that_changes_is_another_stage(tmp_path: Path) -> None:
     file = tmp_path / "net.onnx"
     file.write_bytes(b"one")
     stage = Stage("s", "s", "onnx", params={"file": str(file)})
-    learned.learn([(learned.place(stage, *PLACE), [1_000] * 5)])
-    assert learned.known("host", stage, *PLACE) is not None
+    profile.learn([(profile.place(stage, *PLACE), [1_000] * 5)])
+    assert profile.known("host", stage, *PLACE) is not None
     file.write_bytes(b"another")
-    assert learned.known("host", stage, *PLACE) is None
+    assert profile.known("host", stage, *PLACE) is None
 
 
 def test_plans_without_the_probe_are_without_what_was_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    learned.learn([(learned.place(STAGE, *PLACE), [1_000] * 5)])
+    profile.learn([(profile.place(STAGE, *PLACE), [1_000] * 5)])
     monkeypatch.setenv(host.SWITCH, host.QUICK)
-    assert learned.known("host", STAGE, *PLACE) is None
+    assert profile.known("host", STAGE, *PLACE) is None
     monkeypatch.delenv(host.SWITCH)
-    learned.forget()
-    assert learned.known("host", STAGE, *PLACE) is None
+    profile.forget()
+    assert profile.known("host", STAGE, *PLACE) is None
 
 
 @pytest.mark.parametrize(
     "content", ["", "[]", '{"format": 1}', '{"format": 1, "times": 3}', '{"format": 9, "times": {}}']
 )
 def test_a_damaged_cache_knows_nothing(content: str, tmp_path: Path) -> None:
-    learned.learn([(learned.place(STAGE, *PLACE), [1_000] * 5)])
-    (file,) = (tmp_path / learned.KIND).iterdir()
+    profile.learn([(profile.place(STAGE, *PLACE), [1_000] * 5)])
+    (file,) = (tmp_path / profile.KIND).iterdir()
     file.write_text(content)
-    assert learned.known("host", STAGE, *PLACE) is None
+    assert profile.known("host", STAGE, *PLACE) is None

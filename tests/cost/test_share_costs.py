@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.cost import shares, waves
+from socsched.cost import shares
 from socsched.cost.cost import Cost
 from socsched.cost.roofline import estimate
 from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -55,8 +55,8 @@ def test_fewer_units_are_never_faster_nor_slower_than_one_after_the_other(
     time: float, fixed: float, blocks: int, size: int, busy: int, whole: int, held: int
 ) -> None:
     """Nor does a kernel take longer than if all its work were on one unit, unless its memory is what one unit draws."""
-    kernel = waves.Kernel(time, time * fixed, blocks, size, busy, held=held)
-    on = waves.Units(whole, 1e11, 1e12)
+    kernel = shares.Kernel(time, time * fixed, blocks, size, busy, held=held)
+    on = shares.Units(whole, 1e11, 1e12)
     times = [on.time_ns(kernel, units) for units in range(1, whole + 1)]
     assert all(fewer >= more - 1e-6 * fewer for fewer, more in itertools.pairwise(times))
     least = max(time, on.traffic_ns(kernel, whole))
@@ -64,7 +64,7 @@ def test_fewer_units_are_never_faster_nor_slower_than_one_after_the_other(
     assert times[0] <= kernel.fixed_ns + max(whole * least, on.traffic_ns(kernel, 1)) * (1 + 1e-9)
 
 
-def total(found: waves.Slowdown) -> float:
+def total(found: shares.Slowdown) -> float:
     return found.memory + found.cache + found.launches
 
 
@@ -77,12 +77,12 @@ def test_a_neighbour_costs_no_less_the_more_it_wants_and_nothing_where_it_wants_
 ) -> None:
     """Nor does it take more from a job's bytes than a fair part of the memory leaves."""
     on, kernels = (
-        waves.Units(132, 1e11, 4e12),
-        [waves.Kernel(time, 1e3, blocks, 0, cached=size) for time, blocks, size in rows],
+        shares.Units(132, 1e11, 4e12),
+        [shares.Kernel(time, 1e3, blocks, 0, cached=size) for time, blocks, size in rows],
     )
     alone = sum(on.time_ns(one, units) for one in kernels)
     costs = [
-        total(on.beside(kernels, units, waves.Neighbour(part * wanted, 132 - units, 5e7, far), alone))
+        total(on.beside(kernels, units, shares.Neighbour(part * wanted, 132 - units, 5e7, far), alone))
         for part in (0, 0.3, 0.6, 1)
     ]
     assert costs[0] == 0
@@ -90,23 +90,23 @@ def test_a_neighbour_costs_no_less_the_more_it_wants_and_nothing_where_it_wants_
     moved = sum(one.cached for one in kernels)
     queue = max(wanted / 4e12 + moved / 8e6 / len(kernels), 1.0)  # a job takes 2 us a kernel at least
     assert costs[-1] <= moved * 132 / (4e12 * units) * 1e9 + 1e3 * len(kernels) * far * queue
-    queued = waves.Neighbour(0.0, 132 - units, 5e7, far, 700.0)
+    queued = shares.Neighbour(0.0, 132 - units, 5e7, far, 700.0)
     assert on.beside(kernels, units, queued, alone).launches == pytest.approx(700.0 * len(kernels))
 
 
 def test_blocks_that_keep_a_unit_busy_are_those_of_enough_warps_or_all_it_holds() -> None:
     """One-warp blocks of a depthwise network are many at once; blocks with much shared memory are not."""
-    assert waves.busy_blocks(4, 16) == waves.BUSY
-    assert waves.busy_blocks(1, 32) == 8
-    assert waves.busy_blocks(1, 2) == 2
-    assert waves.busy_blocks(32, 2) == 1
-    assert waves.busy_blocks(4, 16, waves.LOADING) == 4
+    assert shares.busy_blocks(4, 16) == shares.BUSY
+    assert shares.busy_blocks(1, 32) == 8
+    assert shares.busy_blocks(1, 2) == 2
+    assert shares.busy_blocks(32, 2) == 1
+    assert shares.busy_blocks(4, 16, shares.LOADING) == 4
 
 
 def test_blocks_that_a_unit_cannot_hold_wait_for_a_round_of_their_own() -> None:
     """Three blocks of which a unit holds two take as long as four would, where one alone keeps it from nothing."""
-    on = waves.Units(132, 1e11, 1e12)
-    kernel = waves.Kernel(1e4, 0.0, 264, 0, busy=1.5, held=2)
+    on = shares.Units(132, 1e11, 1e12)
+    kernel = shares.Kernel(1e4, 0.0, 264, 0, busy=1.5, held=2)
     assert on.time_ns(kernel, 96) == pytest.approx(1e4 * (2 / 1.5 + 1) / (2 / 1.5))
     assert on.time_ns(kernel, 66) == pytest.approx(2e4)
 

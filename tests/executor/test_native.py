@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from socsched.compiler.native.cross import GLIBC, cross_compiler
+from socsched.compiler.native.compilers import GLIBC, cross_compiler
 from socsched.descriptor.catalog import get_platform
 from socsched.errors import UsageError
 from socsched.executor.application import write_application

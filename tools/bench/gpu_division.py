@@ -1,11 +1,11 @@
-"""A GPU's shares: networks on some of its SMs and beside aggressors, against `cost.waves`.
+"""A GPU's shares: networks on some of its SMs and beside aggressors, against `cost.shares`.
 
     python -m tools.bench.gpu_division prepare FOLDER    with nvcc and PyTorch; other networks: gpu_networks
     python3 -m tools.bench.gpu_division run FOLDER [--seconds 380] [--out FILE.json]    with a GPU: libcuda alone
 
 Each network is one CUDA graph of our kernels (`executor.programs`), batch 1, fp16; shares are green contexts.
-Predicted times are those of `cost.waves` from each kernel's grid and its time on all SMs, with its constants; a
-kernel's latency is fitted to the networks TRAIN alone; PointPillars and the other networks are held out.  Beside an aggressor a job takes longer as `cost.waves.Units.beside` says, from what the aggressor draws alone
+Predicted times are those of `cost.shares` from each kernel's grid and its time on all SMs, with its constants; a
+kernel's latency is fitted to the networks TRAIN alone; PointPillars and the other networks are held out.  Beside an aggressor a job takes longer as `cost.shares.Units.beside` says, from what the aggressor draws alone
 on its SMs, the latencies of cache and DRAM and the time of a launch: no figure comes from a co-run.  Times of jobs are between events on the
 device.
 """
@@ -391,7 +391,7 @@ def beside(gpu, graph, stream, period_us, loops, seconds, bounded=False):
 
 def described(found, latency):
     """Return the kernels of (us, facts) of launches, of which that takes `latency` ns whatever the SMs."""
-    from socsched.cost.waves import LOADING, WARPS, Kernel, busy_blocks
+    from socsched.cost.shares import LOADING, WARPS, Kernel, busy_blocks
 
     return [
         Kernel(us * 1e3, min(latency, 0.9 * us * 1e3), blocks, 0, busy_blocks(warps, most, WARPS if tiles else LOADING),
@@ -401,7 +401,7 @@ def described(found, latency):
 
 
 def predicted(found, latency, units, whole):
-    from socsched.cost.waves import Units
+    from socsched.cost.shares import Units
 
     on = Units(whole, 1e15, 1e15)
     made = described(found, latency)
@@ -410,7 +410,7 @@ def predicted(found, latency, units, whole):
 
 def slower(found, latency, own, rival, units, whole, alone_us):
     """Return how many times as long a job takes beside a rival: bytes/s that it wants, its SMs, ns that launches wait for it."""
-    from socsched.cost.waves import Neighbour, Units
+    from socsched.cost.shares import Neighbour, Units
 
     made, (port, memory, cache, far) = described(found, latency), own
     wanted, sms, launch = rival

@@ -36,11 +36,11 @@ from socsched.compiler.targets.cuda import gemm, kernels
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.lower import lower
-from socsched.compiler.targets.cuda.nvcc import supply_cubins, write_cubin
 from socsched.compiler.targets.cuda.passes import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tile_table import INT8_TABLE, TABLE
 from socsched.compiler.targets.cuda.tiles import Convolution, Tile, candidates, estimate, fastest_tile, round_up
+from socsched.compiler.targets.cuda.toolkits import supply_cubins, write_cubin
 from socsched.errors import MachineError
 from socsched.graph.expand import fuse_network
 from socsched.models import onnx_import

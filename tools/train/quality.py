@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from socsched.runtime.backends.vendor_sim import Simulated
 
 from socsched.compiler.builder import compile_stage, network_of, shipped_scales
 from socsched.compiler.layouts import convert
@@ -41,7 +42,6 @@ from socsched.models.pointpillars.scan import read_scan
 from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
-from socsched.runtime.backends.vendor_sim import Simulated
 from socsched.runtime.functional import as_simulated
 from tools.train.precision import (
     LEVELS,

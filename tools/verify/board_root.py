@@ -8,7 +8,7 @@ root; build.sh, `start.sh --selftest` and 20 frames (`--pace asap`) run there wi
 thread each.  What accelerators compute is computed outside of the emulation: networks by ONNX Runtime, of the bytes
 that the executor hands to the vendor's API, CUDA kernels by their sources, compiled for this machine's processor, and
 OpenCL kernels by this machine's OpenCL (PoCL: Debian's pocl-opencl-icd).
-Needs root, Zig (`socsched.compiler.native.cross`) and the cache that the bundles were compiled with.
+Needs root, Zig (`socsched.compiler.native.compilers`) and the cache that the bundles were compiled with.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import numpy as np
 
 from socsched.cache import cache_dir
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
-from socsched.compiler.native.cross import cross_compiler, require_zig
+from socsched.compiler.native.compilers import cross_compiler, require_zig
 from socsched.graph.operators import TensorType
 from tests.compiler.cuda_emulator import HEADER, LAUNCH
 from tools import ROOT

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.compiler.native import compilers
-from socsched.compiler.native.cross import cross_compiler
+from socsched.compiler.native.compilers import cross_compiler
 from socsched.compiler.target import Compilation, TargetSpec
 from socsched.errors import CompileError, MachineError
 

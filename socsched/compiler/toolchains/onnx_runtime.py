@@ -11,7 +11,7 @@ from platform import machine
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from socsched.compiler.native.cross import fetch
+from socsched.compiler.native.compilers import fetch
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.store import library
 from socsched.compiler.target import resolve

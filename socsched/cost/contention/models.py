@@ -73,16 +73,13 @@ def max_min(setting: Setting) -> MaxMin:
 # Linear interference: the slowdown as a linear function of both sides' L2 and DRAM utilisation.
 #
 # Choi et al., "Serving Heterogeneous Machine Learning Models on Multi-GPU Servers with Spatio-Temporal Sharing",
-# USENIX
-# ATC 2022 (gpulet):
+# USENIX ATC 2022 (gpulet):
 #
 #     slowdown = constant + l2_me L2(own) + l2_you L2(others) + dram_me DRAM(own) + dram_you DRAM(others)
 #
 # fitted to pairs of networks on one GPU (the authors report at most 10.26 % error for 90 % of the pairs).
-# Utilisations
-# are shares of 1.  DRAM utilisation follows from a segment's demand and the memory's bandwidth; a segment does not
-# know
-# its L2 traffic, so L2 utilisation is taken as `l2_per_dram` times DRAM utilisation, at most 1.
+# Utilisations are shares of 1.  DRAM utilisation follows from a segment's demand and the memory's bandwidth; a
+# segment does not know its L2 traffic, so L2 utilisation is taken as `l2_per_dram` times DRAM utilisation, at most 1.
 
 _FIELDS = ("l2_me", "l2_you", "dram_me", "dram_you", "constant", "l2_per_dram", "error")
 
@@ -151,10 +148,8 @@ def linear(setting: Setting) -> Linear:
 # Pairwise slowdown: one factor for every pair of engines, multiplied over the co-runners.
 #
 # The simplest model that can be fitted to co-run times of two engines without traffic data: a segment on one engine
-# takes
-# `factor` times as long while the other draws bandwidth.  Factors hold for the networks they were measured with; they
-# do
-# not adapt to other traffic.
+# takes `factor` times as long while the other draws bandwidth.  Factors hold for the networks they were measured
+# with; they do not adapt to other traffic.
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,17 +234,13 @@ def _factor(rows: Mapping[str, Mapping[str, float]], victim: tuple[str, str], ot
 # - intensive region, x >= `intensive`: RS falls from y = 0 on, by rate (x + cbp - tbwdc) / cbp % a GB/s, up to `cbp`.
 #
 # The regions are pieced together so that RS never rises with y (the larger loss of the two lines counts), as the
-# analysis
-# requires; the published pieces step up by at most `mrmc` % where the second line takes over.
+# analysis requires; the published pieces step up by at most `mrmc` % where the second line takes over.
 #
 # Curves are fitted to the traffic that a memory controller counts.  `traffic` states how much of it an engine causes
-# for
-# every byte that its jobs must move (caches fetch some data several times), at most what the memory achieves.
-# `capacity`
-# is the achievable bandwidth for which the curves hold: where a mode has another, they are scaled to it, and no
-# engine is
-# faster than under max-min fair shares of it: a CPU core is in the minor region however many cores run.  Lanes of one
-# engine then share only in that way, since a curve states what other engines do to it.
+# for every byte that its jobs must move (caches fetch some data several times), at most what the memory achieves.
+# `capacity` is the achievable bandwidth for which the curves hold: where a mode has another, they are scaled to it,
+# and no engine is faster than under max-min fair shares of it: a CPU core is in the minor region however many cores
+# run.  Lanes of one engine then share only in that way, since a curve states what other engines do to it.
 
 _GB = 1e9
 _SLOWEST = 5.0

@@ -31,7 +31,7 @@ from socsched.graph.operators import Place
 #
 # Engines of one family miss the same networks alike, since one compiler treats their layers alike, so that a network
 # measured on one board says more of another board than the family's parameters do.  Residuals are a Gaussian process
-# over `nearness.between` with an exponential covariance, partly one over all precisions, plus noise of every cell
+# over `fitted.between` with an exponential covariance, partly one over all precisions, plus noise of every cell
 # (Rasmussen, Williams, "Gaussian Processes for Machine Learning", 2006, equations 2.25 and 2.30).
 
 FARTHEST = 1.5

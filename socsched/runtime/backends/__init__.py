@@ -1,3 +1,10 @@
+"""The backend interface: make a planned stage callable on this machine.
+
+A backend is chosen by the sort of stage (network, host function, planned time only), never by the engine it was
+planned on.  `prepare` runs in the worker thread that will call the result, because a TVM virtual machine and its
+thread pool belong to one thread.
+"""
+
 from __future__ import annotations
 
 import os
@@ -15,14 +22,6 @@ from socsched.descriptor.platform import ONNXRUNTIME, Platform
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.planning.plan import Plan, Task, Transition
-
-# The backend interface: make a planned stage callable on this machine.
-#
-# A backend is chosen by the sort of stage (network, host function, planned time only), never by the engine it was
-# planned
-# on.  `prepare` runs in the worker thread that will call the result, because a TVM virtual machine and its thread
-# pool
-# belong to one thread.
 
 Outputs = Mapping[str, Any]
 Call = Callable[[Mapping[str, Outputs]], Outputs]

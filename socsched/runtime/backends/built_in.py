@@ -217,10 +217,8 @@ class OnnxRuntimeBackend:
 # Stages with only a planned execution time: a load that keeps its lanes busy for that time.
 #
 # The same technique as the number cruncher of the ROS 2 reference system (ros-realtime/reference-system): real CPU
-# time
-# on the real core, synthetic work.  The loop counts its own CPU time, not wall-clock time, so that a stage disturbed
-# by
-# others ends later, as a real one would.  A pass is a numpy operation, which lets other threads run.
+# time on the real core, synthetic work.  The loop counts its own CPU time, not wall-clock time, so that a stage
+# disturbed by others ends later, as a real one would.  A pass is a numpy operation, which lets other threads run.
 
 _PASS = 16384
 """Numbers per pass: about 10 us of work, small enough for the second-level cache of any core."""

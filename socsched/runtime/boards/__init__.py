@@ -1,3 +1,5 @@
+"""The executor's interface to a board: lane-to-core mapping, meters, recorded facts, checks before a run."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -7,8 +9,6 @@ from typing import Any, Protocol
 
 from socsched.descriptor.platform import Platform
 from socsched.planning.plan import Plan
-
-# The executor's interface to a board: lane-to-core mapping, meters, recorded facts, checks before a run.
 
 Steps = dict[str, list[tuple[int, float]]]
 """Counter name -> (ns from the start, value) steps, as in a trace."""

@@ -144,8 +144,7 @@ def cpus(lanes: tuple[int, ...]) -> set[int]:
 #
 # Power mode and clocks are read, recorded with the run and checked against the plan; they are changed only with
 # `apply_mode`, and restored afterwards.  All access goes through `root` and `command`, so that recorded files can
-# stand
-# in for a board.
+# stand in for a board.
 #
 # sysfs paths of L4T 35 and 36 (JetPack 7 has those of 36): NVIDIA's nvpmodel.conf, jetson_stats.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from socsched.compiler.native import compilers as native
-from socsched.compiler.native import stage_params
+from socsched.compiler.native import host_stages
 from socsched.compiler.native.host_stages import SOURCES, NativeStages, compiled_stages
 from socsched.models.camera_image import Target, prepare
 from socsched.models.elementary import angle_of, exponential, sine_cosine
@@ -124,7 +124,7 @@ def test_rows_of_an_image_can_be_shared_between_threads() -> None:
     """Each part of the rows has its own workspace; together they are the whole."""
     image = np.random.default_rng(4).integers(0, 256, (45, 80, 3), np.uint8)
     target = Target(64, 96, fit="letterbox", precision="fp16")
-    params, parts = stage_params.preprocess(target, "rgb", 45, 80), np.empty((1, 3, 64, 96), np.float16)
+    params, parts = host_stages.preprocess(target, "rgb", 45, 80), np.empty((1, 3, 64, 96), np.float16)
     for first, last in ((0, 5), (5, 5), (5, 40), (40, 64)):
         assert call("preprocess", params, image, parts, ctypes.c_int32(first), ctypes.c_int32(last)) == last - first
     assert equal([parts], [prepare(image, target)])
@@ -136,7 +136,7 @@ def test_halves_are_rounded_as_numpy_rounds_them() -> None:
     """Subnormal, ordinary and infinite halves, with ties."""
     rng, target = np.random.default_rng(0), Target(32, 64, precision="fp16")
     for _ in range(60):
-        params = stage_params.PARAMS["preprocess"].from_buffer_copy(stage_params.preprocess(target, "rgb", 32, 64))
+        params = host_stages.PARAMS["preprocess"].from_buffer_copy(host_stages.preprocess(target, "rgb", 32, 64))
         gain, bias = np.float32(10 ** rng.uniform(-12, 6)), np.float32(rng.choice([0, 1, -1e-6, 1e-7, 6e4]))
         params.gain[:], params.bias[:] = [gain] * 3, [bias] * 3
         image, found = rng.integers(0, 256, (32, 64, 3), np.uint8), np.empty((1, 3, 32, 64), np.float16)
@@ -162,14 +162,14 @@ def call(name: str, params: Any, *arguments: Any, spare: int = 0) -> int:
 def test_unusable_arguments_are_refused() -> None:
     points = np.zeros((3, 4), np.float32)
     outputs = [np.zeros((3, 5, 4), np.float32), np.zeros(3, np.int32), np.zeros((3, 2), np.int32)]
-    good = stage_params.voxelise(SMALL, 3, 5, False)
+    good = host_stages.voxelise(SMALL, 3, 5, False)
     count = ctypes.c_int64(3)
     assert call("voxelise", good, points, count, *outputs) == 1
     assert call("voxelise", good, points, count, *outputs, spare=-1) == -3
     assert call("voxelise", good, None, count, *outputs) == -2
     assert call("voxelise", good, points, ctypes.c_int64(-1), *outputs) == -2
     for field, value in (("max_pillars", 0), ("max_points", -4), ("cells", (16, 0, 1)), ("cells", (2**30, 2**30, 1))):
-        bad = stage_params.PARAMS["voxelise"].from_buffer_copy(good)
+        bad = host_stages.PARAMS["voxelise"].from_buffer_copy(good)
         setattr(bad, field, (ctypes.c_int32 * 3)(*value) if isinstance(value, tuple) else value)
         assert call("voxelise", bad, points, count, *outputs) == -1
 
@@ -177,10 +177,10 @@ def test_unusable_arguments_are_refused() -> None:
 @pytest.mark.parametrize("name", ["decode_anchors", "decode_centres", "decode_image_boxes", "preprocess"])
 def test_params_without_sizes_and_null_pointers_are_refused(name: str) -> None:
     made = {
-        "decode_anchors": (stage_params.PARAMS["anchors"], 7),
-        "decode_centres": (stage_params.PARAMS["centres"], 11),
-        "decode_image_boxes": (stage_params.PARAMS["image_boxes"], 5),
-        "preprocess": (stage_params.PARAMS["preprocess"], 4),
+        "decode_anchors": (host_stages.PARAMS["anchors"], 7),
+        "decode_centres": (host_stages.PARAMS["centres"], 11),
+        "decode_image_boxes": (host_stages.PARAMS["image_boxes"], 5),
+        "preprocess": (host_stages.PARAMS["preprocess"], 4),
     }
     kind, count = made[name]
     assert call(name, kind(), *[None] * count) == -1

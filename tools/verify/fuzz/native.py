@@ -32,7 +32,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from socsched.compiler.native import stage_params
+from socsched.compiler.native import host_stages
 from socsched.compiler.native.host_stages import SOURCES as STAGES
 from socsched.executor.build import _STAGE_FLAGS, SOURCES, cxx_compiler
 from socsched.executor.settings import RunSettings, document_of
@@ -111,11 +111,11 @@ def _stages() -> Files:
         task("net", "image"), task("boxes", "net"), sensors={"lidar": MS, "camera": MS},
     )  # fmt: skip
     bound = {"vox": {"lidar"}, "pfn": {"vox"}, "form": {"pfn"}, "image": {"camera"}, "net": {"image"}, "boxes": {"net"}}
-    vox = stage_params.PARAMS["voxelise"]((0, -2, -3), (1, 1, 4), (4, 4, 1), 8, 4, 0)
-    anchors = stage_params.PARAMS["anchors"](
+    vox = host_stages.PARAMS["voxelise"]((0, -2, -3), (1, 1, 4), (4, 4, 1), 8, 4, 0)
+    anchors = host_stages.PARAMS["anchors"](
         score=0.1, iou=0.5, least_logit=-3, rows=2, columns=2, candidates=9, max_boxes=5
     )
-    camera = stage_params.PARAMS["preprocess"](2, 8, 8, 4, 4, 0, 0, 4, 4, 0, 0, gain=(1, 1, 1))
+    camera = host_stages.PARAMS["preprocess"](2, 8, 8, 4, 4, 0, 0, 4, 4, 0, 0, gain=(1, 1, 1))
     maps = [tensor("fp32", 1, channels, 2, 2) for channels in (18, 42, 12)]
     stages: dict[str, dict[str, Any]] = {
         "vox": {"kind": "host", "function": "voxelise", "params": bytes(vox).hex(),

@@ -21,9 +21,8 @@ from socsched.compiler.target import Compilation, Pass, Passes, resolve
 from socsched.compiler.targets.cuda.attention import completed
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.lower import fuse, lower
-from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE, device_source, supply_cubins
 from socsched.compiler.targets.cuda.rules import unruled, unsupported_reason
-from socsched.compiler.targets.cuda.toolkits import toolkit_for
+from socsched.compiler.targets.cuda.toolkits import BINARY, SOURCE, device_source, supply_cubins, toolkit_for
 from socsched.descriptor.processors import TENSOR_CORES, capability
 from socsched.errors import CompileError
 from socsched.graph.integers import STAYS_FLOAT, stays_float

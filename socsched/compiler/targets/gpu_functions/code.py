@@ -40,8 +40,7 @@ def build_for_cuda(asked: FunctionBuild) -> FunctionCode:
 
     MachineError without a CUDA toolkit.
     """
-    from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE
-    from socsched.compiler.targets.cuda.toolkits import toolkit_for
+    from socsched.compiler.targets.cuda.toolkits import BINARY, SOURCE, toolkit_for
 
     layout = "NHWC" if asked.precision == "fp16" else "NCHW"
     program = program_of(FunctionRequest(asked.model, asked.precision, layout, _ITEMS, _MOST_ITEMS))

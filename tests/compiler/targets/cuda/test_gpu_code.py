@@ -14,11 +14,11 @@ from cuda_sources import build_executable, needs_nvcc, report, source_of
 
 from socsched.compiler.targets.cuda import gemm, intrinsics, kernels, sequence_lower, sequence_rules
 from socsched.compiler.targets.cuda.lower import _EMITTERS, lower
-from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.rules import GATES, KINDS, unsupported_reason
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tile_table import TABLE
 from socsched.compiler.targets.cuda.tiles import Convolution, Tile, candidates, gpu, tile_for
+from socsched.compiler.targets.cuda.toolkits import device_source
 from socsched.errors import CompileError
 from socsched.graph import index_maps
 from socsched.graph.expand import fuse_network

@@ -26,10 +26,10 @@ from socsched.compiler.quantize.scales import FILE, read_scales
 from socsched.compiler.targets.cuda import gemm, int8_kernels, kernels
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_kernels import Operand
-from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tile_table import INT8_TABLE
 from socsched.compiler.targets.cuda.tiles import Convolution, Tile, candidates, int8_tile, round_up
+from socsched.compiler.targets.cuda.toolkits import device_source
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine

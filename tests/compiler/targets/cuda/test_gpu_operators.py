@@ -19,7 +19,6 @@ from socsched.compiler.targets.cuda import kernels, rules
 from socsched.compiler.targets.cuda.attention import completed
 from socsched.compiler.targets.cuda.kernels import Window
 from socsched.compiler.targets.cuda.lower import fuse, lower
-from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.sequence_kernels import (
     PADDED,
@@ -30,6 +29,7 @@ from socsched.compiler.targets.cuda.sequence_kernels import (
     softmax,
     tile_of,
 )
+from socsched.compiler.targets.cuda.toolkits import device_source
 from socsched.compiler.targets.llvm.fuse import with_numbers
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.graph.expand import fuse_network

@@ -253,7 +253,7 @@ def _scatter(graph: Graph, group: Group) -> str:
 
 
 GATES = ("silu", "hard_sigmoid", "hard_swish", "gelu")
-"""Operators that fusion makes (`cuda.fuse`)."""
+"""Operators that fusion makes (`cuda.lower`)."""
 MAPPED = ("relu", "clip", "leaky_relu", "sigmoid", "tanh", *GATES)
 _EITHER = (*BINARY, *MAPPED, "concat", "reduce_mean")
 """Operators that plain tensors of four dimensions take too, as attention's: images only where one is an input."""

@@ -49,9 +49,9 @@ MIB = 2**20
         ("| 256 MiB of text and JSON", "interchange.profile_model.MOST_BYTES", 256 * MIB),
         ("5 million messages", "runtime.mcap_file.MOST_MESSAGES", 5_000_000),
         ("(`confined.py`): 512 MiB", "confined.MEMORY", 512 * MIB),
-        ("until the trace has been fetched or ten minutes", "cli.report.WAIT_S", 600),
-        ("lasts a minute at most, 32 at once", "cli.report._CONNECTION_S", 60),
-        ("lasts a minute at most, 32 at once", "cli.report._CONNECTIONS", 32),
+        ("until the trace has been fetched or ten minutes", "cli.serve.WAIT_S", 600),
+        ("lasts a minute at most, 32 at once", "cli.serve._CONNECTION_S", 60),
+        ("lasts a minute at most, 32 at once", "cli.serve._CONNECTIONS", 32),
         ("`executor/check_bundle.py` | 64 MiB |", "executor.check_bundle.MOST_BYTES", 64 * MIB),
     ],
 )

@@ -15,7 +15,7 @@ from socsched.cli import root
 from socsched.cli.verbs import output_options
 from socsched.errors import CompileError, DescriptorError, Finding, InputError, MachineError
 
-HEAVY = {"tvm", "numpy", "pydantic", "rich", "perfetto", "yaml", "PIL"}
+HEAVY = {"tvm", "numpy", "pydantic", "rich", "perfetto", "yaml", "PIL", "http"}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
-from socsched.cli import report
+from socsched.cli import serve
 from socsched.cli.doctor import OPTIONAL
 from socsched.cli.root import run
 from socsched.errors import MachineError
@@ -51,7 +51,7 @@ def test_it_ends_when_the_trace_was_read_and_not_before() -> None:
         readers.append(threading.Thread(target=lambda: seen.append(fetch(port))))
         readers[0].start()
 
-    assert report.serve(DATA, opened, port)
+    assert serve.serve(DATA, opened, port)
     readers[0].join(10)
     assert seen[:4] == [404, 404, 200, 204]
     status, headers, body = seen[4]
@@ -62,7 +62,7 @@ def test_it_ends_when_the_trace_was_read_and_not_before() -> None:
 
 def test_browsers_that_ask_first_are_answered() -> None:
     port = free_port()
-    with report.TraceServer(DATA, port) as server:
+    with serve.TraceServer(DATA, port) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         status, headers, _ = fetch(port, method="OPTIONS")
         server.shutdown()
@@ -103,7 +103,7 @@ ORIGIN = "Origin: https://ui.perfetto.dev"
 def test_requests_of_other_pages_are_refused_and_end_nothing(
     headers: tuple[str, ...], status: int, method: str
 ) -> None:
-    with report.TraceServer(DATA, 0) as server:
+    with serve.TraceServer(DATA, 0) as server:
         threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
         port = server.server_address[1]
         answer = ask(port, lines(*(header.format(port=port) for header in headers), method=method))
@@ -116,9 +116,9 @@ def test_requests_of_other_pages_are_refused_and_end_nothing(
 def test_strangers_neither_hold_the_service_nor_make_it_talk(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(report._Handler, "timeout", 0.5)
-    monkeypatch.setattr(report, "_CONNECTION_S", 1.0)
-    with report.TraceServer(DATA, 0) as server, contextlib.ExitStack() as stack:
+    monkeypatch.setattr(serve._Handler, "timeout", 0.5)
+    monkeypatch.setattr(serve, "_CONNECTION_S", 1.0)
+    with serve.TraceServer(DATA, 0) as server, contextlib.ExitStack() as stack:
         threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
         port = server.server_address[1]
         before = threading.active_count()
@@ -126,7 +126,7 @@ def test_strangers_neither_hold_the_service_nor_make_it_talk(
             slow = stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
             with contextlib.suppress(OSError):
                 slow.sendall(b"GET /")
-        assert threading.active_count() - before <= 2 * report._CONNECTIONS
+        assert threading.active_count() - before <= 2 * serve._CONNECTIONS
         deadline = time.monotonic() + 20
         while threading.active_count() > before and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -139,21 +139,21 @@ def test_strangers_neither_hold_the_service_nor_make_it_talk(
 
 
 def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "WAIT_S", 0.2)
-    assert not report.serve(DATA, lambda link: None, free_port())
+    monkeypatch.setattr(serve, "WAIT_S", 0.2)
+    assert not serve.serve(DATA, lambda link: None, free_port())
 
 
 def test_ctrl_c_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
 
-    assert not report.serve(DATA, interrupt, free_port())
+    assert not serve.serve(DATA, interrupt, free_port())
 
 
 def test_a_port_in_use_is_reported() -> None:
     port = free_port()
-    with report.TraceServer(DATA, port), pytest.raises(MachineError, match=f"127.0.0.1:{port}") as caught:
-        report.TraceServer(DATA, port)
+    with serve.TraceServer(DATA, port), pytest.raises(MachineError, match=f"127.0.0.1:{port}") as caught:
+        serve.TraceServer(DATA, port)
     assert "another" in caught.value.hint
 
 
@@ -161,7 +161,7 @@ def test_report_open_opens_page_and_trace(tmp_path: Path, monkeypatch: pytest.Mo
     out, port, opened, read, readers = tmp_path / "out", free_port(), [], [], []
     pointpillars = ["simulate", "pointpillars", "-p", "jetson-agx-orin-64gb", "--duration", "200ms"]
     assert run([*pointpillars, "-q", "-o", str(out)]) == 0
-    original = report.serve
+    original = serve.serve
 
     def browser(link: str) -> int:
         opened.append(link)
@@ -171,7 +171,7 @@ def test_report_open_opens_page_and_trace(tmp_path: Path, monkeypatch: pytest.Mo
         return 0
 
     monkeypatch.setattr(click, "launch", browser)
-    monkeypatch.setattr(report, "serve", lambda data, opened: original(data, opened, port))
+    monkeypatch.setattr(serve, "serve", lambda data, opened: original(data, opened, port))
     assert run(["report", str(out), "--open", "-q"]) == 0
     readers[0].join(10)
     assert opened[0] == (out / "report.html").as_uri()
@@ -187,7 +187,7 @@ def test_a_browser_lets_the_perfetto_ui_read_it() -> None:
 
     chromium = next(filter(None, map(shutil.which, OPTIONAL["Chromium"].programs)))
     port = free_port()
-    with playwright.sync_playwright() as driver, report.TraceServer(DATA, port) as server:
+    with playwright.sync_playwright() as driver, serve.TraceServer(DATA, port) as server:
         threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         context = browser.new_context()

@@ -718,9 +718,13 @@ def pack(channels: int, target: Lying) -> Any:
 
 
 def unpack(source: Lying, channels: int, offset: int) -> Any:
-    """Return unpack(X, O[1, channels, H, W]): channels from `offset` on of a blocked tensor as plain NCHW."""
+    """Return unpack(X, O[1, channels, H, W]): channels from `offset` on of a blocked tensor as plain NCHW.
+
+    Of whole blocks each pixel is read once; a channel at a time, as of others, each of its lines is read c times.
+    """
     blocks, ih, iw, c = source.shape
     height, width, b_in, dtype = source.height, source.width, source.border, source.dtype
+    blocks_whole = channels // c if offset % c == 0 else 0
 
     @T.prim_func(s_tir=True, private=True)
     def unpacked(X: T.Buffer((blocks, ih, iw, c), dtype), O: T.Buffer((1, channels, height, width), dtype)):
@@ -730,7 +734,11 @@ def unpack(source: Lying, channels: int, offset: int) -> Any:
                 r = T.axis.spatial(height, y)
                 T.reads(X[0:blocks, 0:ih, 0:iw, 0:c])
                 T.writes(O[0, 0:channels, 0:height, 0:width])
-                for k, x in T.grid(channels, width):
+                for g, x in T.grid(blocks_whole, width):
+                    for v in T.unroll(c):
+                        O[0, g * c + v, r, x] = X[g + offset // c, r + b_in, x + b_in, v]
+                for n, x in T.grid(channels - blocks_whole * c, width):
+                    k = blocks_whole * c + n
                     O[0, k, r, x] = X[(k + offset) // c, r + b_in, x + b_in, (k + offset) % c]
 
     return unpacked

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.environment import relax, tirx, tvm
+from socsched.compiler.environment import relax, structural_walk, tirx, tvm
 from socsched.compiler.launch_list import ALIGNMENT, Size
 from socsched.errors import CompileError
 
@@ -320,6 +320,8 @@ class CpuRecorder(Recorder):
     form = "CPU"
 
     def launch(self, function: str, operands: list[int]) -> None:
+        if packed := _packed(self.signatures[function]):
+            raise CompileError(f"{self.name}: the kernel {function} calls TVM's {packed}, which no launch list has")
         self.launches.append({"kernel": function, "arguments": [{"buffer": index} for index in operands]})
 
     def constant(self, name: str, expression: Any) -> int:
@@ -343,6 +345,18 @@ class CpuRecorder(Recorder):
             if isinstance(size, str) and size not in self.symbols and role != "input":
                 raise CompileError(f"{self.name}: {name}: the size {size} has no launch list")
         return index
+
+
+def _packed(function: Any) -> str:
+    """Return the first function of TVM's registry that a kernel calls by name, "" if it calls none."""
+    names = list[str]()
+
+    def note(call: Any) -> None:
+        if getattr(call.op, "name", "").endswith(("call_packed", "call_cpacked")):
+            names.append(str(getattr(call.args[0], "value", call.args[0])))
+
+    structural_walk(function.body, (tvm.ir.Call, note))
+    return names[0] if names else ""
 
 
 @relax.expr_functor.mutator

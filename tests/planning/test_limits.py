@@ -42,12 +42,12 @@ def test_a_simulation_that_the_limit_ends_leaves_the_plan_as_it_is() -> None:
 
     def simulate(plan: Plan, length: int) -> search.Means:
         try:
-            return mean_times(plan, 100 * length)
+            return mean_times(plan, 1000 * length)
         except deadline.OutOfTime:
             ended.append(True)
             raise
 
-    clock = Clock.of(None, 0.05)
+    clock = Clock.of(None, 0.5)
     assert search.refine(plan, simulate, clock=clock) is plan
     assert ended
     assert clock.cut_off

@@ -107,7 +107,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "socsched.costs": {
         "profile": "socsched.cost.profile:SOURCE",
-        "anchors": "socsched.cost.anchors:SOURCE",
+        "anchors": "socsched.cost.sources:ANCHORS_SOURCE",
         "vendor-model": "socsched.cost.profile:VENDOR_MODEL_SOURCE",
         "roofline": "socsched.cost.sources:ROOFLINE_SOURCE",
     },

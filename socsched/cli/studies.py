@@ -163,7 +163,7 @@ def fleet(output: Output, request: FleetRequest) -> int:
     from socsched.study.engines import engine
     from socsched.study.inputs import gather
     from socsched.study.sweep import configurations
-    from socsched.study.vehicles import fleet_of
+    from socsched.study.work import fleet_of
 
     study, argument = load_study(request.study), request.study
     fleet_of(study)
@@ -230,8 +230,7 @@ def _replay(output: Output, inputs: Inputs, point: Point, seed: int, folder: Pat
     from socsched.reporting import terminal
     from socsched.sim.simulate import run
     from socsched.study.runs import override
-    from socsched.study.vehicles import fleet_of, vehicle
-    from socsched.study.work import make, open_inputs, pack, unpack
+    from socsched.study.work import fleet_of, make, open_inputs, pack, unpack, vehicle
 
     opened = open_inputs(inputs)
     planned = unpack(pack(make(opened, point), opened.folder), opened.folder)

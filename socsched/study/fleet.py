@@ -19,8 +19,7 @@ from socsched.study.engines import Engine
 from socsched.study.inputs import Inputs
 from socsched.study.store import Row, Store
 from socsched.study.sweep import Progress, do_jobs
-from socsched.study.vehicles import fleet_of
-from socsched.study.work import Job, open_inputs, plan_key
+from socsched.study.work import Job, fleet_of, open_inputs, plan_key
 from socsched.units import format_duration
 
 CHUNK = 16

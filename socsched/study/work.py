@@ -14,21 +14,113 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 from socsched import __version__
 from socsched.bounded import allowance, gunzip
 from socsched.descriptor.platform import Platform
-from socsched.descriptor.study import Study
-from socsched.errors import MachineError, SocschedError, of_machine
+from socsched.descriptor.study import Fleet, Study
+from socsched.errors import MachineError, SocschedError, UsageError, of_machine
+from socsched.faults.file import random_faults
+from socsched.faults.model import Faults
 from socsched.files import gzipped
 from socsched.planning.plan import Plan
+from socsched.sim.simulate import run, totals
 from socsched.study import columns
 from socsched.study.design import AUTO, Point
 from socsched.study.inputs import Inputs, Opened
-from socsched.study.runs import NOTHING_RUN, override, simulate_configuration
+from socsched.study.runs import MILLION, NOTHING_RUN, override, scale_wcet, simulate_configuration, with_thermal_limit
+from socsched.study.store import Row
+
+if TYPE_CHECKING:
+    pass
+
+
+# The vehicles of a fleet: their draws of load, temperature and faults, and a simulation of each.
+
+
+@dataclass(frozen=True, slots=True)
+class Vehicle:
+    """One vehicle of a fleet: the plan under the vehicle's conditions, and its faults."""
+
+    seed: int
+    plan: Plan
+    faults: Faults
+    load: int
+    ambient_mc: int | None
+    faults_per_minute: Fraction
+
+
+def fleet_of(study: Study) -> Fleet:
+    """Return the fleet of a study; UsageError if it has none."""
+    if study.fleet is None:
+        raise UsageError(f"{study.file}: the study declares no fleet", "add: fleet: {vehicles: 1000, ...}")
+    return study.fleet
+
+
+def vehicle(study: Study, planned: Planned, seed: int) -> Vehicle:
+    """Return the vehicle of a seed; its draws do not depend on the caller or the order of calls."""
+    fleet = fleet_of(study)
+
+    def stream(what: str) -> Random:
+        return Random(f"{seed}:{what}")
+
+    load = fleet.load.draw(stream("load"))
+    plan, ambient = scale_wcet(planned.plan, load), None
+    if fleet.ambient_mc is not None and fleet.thermal is not None:
+        ambient = fleet.ambient_mc.draw(stream("ambient"))
+        trip = fleet.thermal.trip_mc or planned.throttle_mc
+        plan = with_thermal_limit(plan, fleet.thermal, ambient, trip, planned.facts["tdp_mw"] or 0)
+    rate, faults = Fraction(0), Faults()
+    if fleet.faults_per_minute is not None:
+        rate = Fraction(fleet.faults_per_minute.draw(stream("faults")), MILLION)
+        faults = random_faults(plan, seed, rate, fleet.duration_ns, fleet.kinds)
+    return Vehicle(seed, plan, faults, load, ambient, rate)
+
+
+def vehicle_rows(study: Study, point: Point, planned: Planned, first: int, count: int) -> tuple[Row, ...]:
+    """Return the rows of vehicles `first` to `first` + `count` - 1 of a configuration."""
+    if not planned.plan.tasks:
+        raise UsageError(f"{point.platform} cannot run {point.pipeline}: a stage has no engine", "see `socsched plan`")
+    return tuple(_vehicle_row(study, point, planned, number) for number in range(first, first + count))
+
+
+def _vehicle_row(study: Study, point: Point, planned: Planned, number: int) -> Row:
+    fleet = fleet_of(study)
+    one = vehicle(study, planned, fleet.seed + number)
+    counts = totals(run(one.plan, fleet.duration_ns, one.seed, override(point.policy), one.faults, record=False))
+    deadlines = {chain.name: chain.deadline_ns for chain in one.plan.chains}
+    worst = max(counts.chains, key=lambda name: counts.chains[name].response_ns.most / deadlines[name])
+    longest = counts.chains[worst].response_ns.most
+    return {
+        "config": point.config,
+        "vehicle": number,
+        "seed": one.seed,
+        "platform": point.platform,
+        "mode": planned.plan.mode,
+        "pipeline": point.pipeline,
+        "plan": plan_name(planned),
+        "load": one.load / MILLION,
+        "ambient_c": None if one.ambient_mc is None else one.ambient_mc / 1000,
+        "faults_per_minute": float(one.faults_per_minute),
+        "frames": sum(chain.released for chain in counts.chains.values()),
+        "missed": sum(chain.missed for chain in counts.chains.values()),
+        "dropped": sum(chain.dropped for chain in counts.chains.values()),
+        "worst_chain": worst,
+        "worst_response_max_ns": longest,
+        "worst_response_share": float(f"{longest / deadlines[worst]:.6g}"),
+        "power_mw": round((counts.power_mw or (0.0, 0.0))[0], 3),
+    }
+
+
+def plan_name(planned: Planned) -> str:
+    """Return a human-readable name of a plan."""
+    return f"{planned.plan.pipeline} on {planned.plan.platform} {planned.plan.mode}"
+
 
 _PLACE = "@inputs@"
 _KEPT = 8
@@ -127,8 +219,6 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
         return Done(job.key, tuple(_failed(opened, point, job, error) for point in job.points))
     started = time.process_time()
     if job.vehicles is not None:
-        from socsched.study.vehicles import vehicle_rows
-
         rows = vehicle_rows(opened.inputs.study, job.points[0], planned, *job.vehicles)
     else:
         rows = tuple(_row(opened, point, job, planned) for point in job.points)

@@ -22,13 +22,21 @@ from hypothesis import strategies as st
 from socsched import plugins
 from socsched.api.planning import pin_stages
 from socsched.cost import profile as measured
-from socsched.cost.anchors import TRANSFER_ERROR, Configuration, find_anchor
 from socsched.cost.conversion import visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel, beside_measured
 from socsched.cost.profile import MeasuredCost, Profile, load_profile, save_profile
 from socsched.cost.roofs import accelerator_int8_peak, peak, peaks
-from socsched.cost.sources import GROUP, CostRequest, CostSource, Known, cost_sources
+from socsched.cost.sources import (
+    GROUP,
+    TRANSFER_ERROR,
+    Configuration,
+    CostRequest,
+    CostSource,
+    Known,
+    cost_sources,
+    find_anchor,
+)
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.fields import PROVENANCE
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes

@@ -15,8 +15,7 @@ from socsched.descriptor.study import Thermal, load_study
 from socsched.study import bounds
 from socsched.study import store as table
 from socsched.study.runs import scale_wcet, with_thermal_limit
-from socsched.study.vehicles import vehicle
-from socsched.study.work import unpack
+from socsched.study.work import unpack, vehicle
 
 FLEET = """schema_version: "1"
 name: small

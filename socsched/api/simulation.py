@@ -213,7 +213,7 @@ def many_jobs(plan: Plan, length_ns: int) -> bool:
 def figures(done: SimulationRun) -> ResultDocument:
     """Return the figures of a simulation in the form of result.json."""
     if done.trace is None:
-        from socsched.sim.simulate import totals
+        from socsched.sim.results import totals
         from socsched.trace.summary import result
 
         return result(totals(done), done.lowered.plan)

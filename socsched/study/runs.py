@@ -12,7 +12,8 @@ from socsched.descriptor.study import Study, Thermal
 from socsched.faults.file import load_faults
 from socsched.faults.model import SIMULATION
 from socsched.planning.plan import ChainResult, ExecutionTimes, Plan, Task, Throttle
-from socsched.sim.simulate import run, totals
+from socsched.sim.results import totals
+from socsched.sim.simulate import run
 from socsched.study import bounds
 from socsched.study.design import AUTO, Point
 from socsched.trace.summary import Histogram

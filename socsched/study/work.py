@@ -29,7 +29,8 @@ from socsched.faults.file import random_faults
 from socsched.faults.model import Faults
 from socsched.files import gzipped
 from socsched.planning.plan import Plan
-from socsched.sim.simulate import run, totals
+from socsched.sim.results import totals
+from socsched.sim.simulate import run
 from socsched.study import columns
 from socsched.study.design import AUTO, Point
 from socsched.study.inputs import Inputs, Opened

@@ -17,7 +17,8 @@ from socsched.planning.plan import ChainResult, ExecutionTimes, Plan, Task
 from socsched.reporting.markup import element, text, ticks
 from socsched.reporting.terminal import table
 from socsched.sim.policies import GROUP
-from socsched.sim.simulate import run, totals
+from socsched.sim.results import totals
+from socsched.sim.simulate import run
 from socsched.trace.summary import Histogram, bin_of
 from socsched.units import format_duration
 

@@ -22,7 +22,8 @@ from socsched.models.work import stage_work
 from socsched.planning.clock import Clock
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
-from socsched.sim.simulate import run, totals
+from socsched.sim.results import totals
+from socsched.sim.simulate import run
 from socsched.trace.summary import result
 
 MS = 1_000_000

@@ -53,7 +53,7 @@ def test_overruns_late_jobs_and_growing_queues_are_reported_while_they_happen() 
     trace = run(
         plan(slow, sensors={"s": 10 * MS}),
         Scripted(lambda *_: sleep(45 if next(calls) >= WARMUP_FRAMES else 1)),
-        frames=16,
+        frames=40,  # a busy machine may release some late and together: the queue has to grow in four periods in a row
     )
     assert trace.counters["overruns.slow"][-1][1] >= 8
     late = [note for note in trace.instants if note.kind == "late"]

@@ -12,7 +12,8 @@ from random_plans import HORIZON, faults, plans
 from twins import compiled, same
 
 from socsched.faults.model import Faults
-from socsched.sim.simulate import run, totals
+from socsched.sim.results import totals
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 from socsched.trace.summary import result as summary
 

@@ -1,7 +1,7 @@
 """The simulation kernel: events, dispatching, progress and contention over flat int64 tables.
 
 One source in the Python that Cython understands: compiled if a C compiler is available (`sim.build`), interpreted
-otherwise, with identical results to the nanosecond.  `sim.lower` makes the tables, `sim.simulate` reads the outcome.
+otherwise, with identical results to the nanosecond.  `sim.lower` makes the tables, `sim.results` reads the outcome.
 
 Semantics.  All events of one instant are handled before any dispatching: first faults begin and end, then jobs complete
 (by task), sensors release, timers release, the controllers of clocks run, jobs are aborted, budgets
@@ -378,7 +378,7 @@ class Kernel(Columns):
             self.instant_log.block[row + 4] = value
 
     def write_job(self, t: i64, job: i64, finish: i64, status: i64) -> None:
-        """Record a job for the trace (`sim.simulate`)."""
+        """Record a job for the trace (`sim.results`)."""
         log: Log = self.job_log
         at: i64 = log.add_row()
         self.jobs_written += 1

@@ -263,7 +263,7 @@ ROWS = 1 << 14
 # Trace records of a simulation: rows of int64, appended and never read again here.
 #
 # A row is written when its subject ends and carries the number assigned when it began, so that blocks can be handed on
-# as they fill.  `sim.simulate` sorts the rows and names the columns.
+# as they fill.  `sim.results` sorts the rows and names the columns.
 
 
 class Log(Columns):

@@ -15,7 +15,8 @@ from socsched.sim.build import load_kernel
 from socsched.sim.kernel.kernel import Kernel
 from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.terms import CoRunning, PreemptionMechanism, Tokens
-from socsched.sim.simulate import run, totals
+from socsched.sim.results import totals
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
 from socsched_literature.policies import reef

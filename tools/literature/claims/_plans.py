@@ -13,7 +13,8 @@ import numpy as np
 from socsched.cost.cost import Segment
 from socsched.limits import LONGEST_NS
 from socsched.planning.plan import Bandwidth, Plan, PlannedEngine, Power, SearchReport, Task
-from socsched.sim.simulate import SimulationRun, _histogram, run
+from socsched.sim.results import _histogram
+from socsched.sim.simulate import SimulationRun, run
 from tools import DATA
 
 SECOND = 10**9

@@ -28,6 +28,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -174,20 +175,32 @@ def predict(file: Path, runtime: str, threads: int, precision: str) -> float:
 
 
 def alternate(calls: dict[str, Callable[[], Any]], repeat: int) -> dict[str, list[float]]:
-    """Return `repeat` durations (s) of each call, taken in turns after two rounds of warm-up.
-
-    The pause lets the other's worker threads, which spin for a while after each call, go to sleep.
-    """
+    """Return `repeat` durations (s) of each call, taken in turns after two rounds of warm-up."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for round_ in range(repeat + 2):
         for name, call in calls.items():
-            time.sleep(0.1)
+            rest()
             call()  # brings weights back into the caches that the other has filled
             start = time.perf_counter()
             call()
             if round_ > 1:
                 times[name].append(time.perf_counter() - start)
     return times
+
+
+def rest() -> None:
+    """Wait, three seconds at most, until no other thread of this process runs.
+
+    Workers look for work for a while after a call, TVM's for 0.2 s: meanwhile another program's have no core to run on.
+    """
+    end, before = time.monotonic() + 3, dict[str, str]()
+    while time.monotonic() < end:
+        others = (task for task in Path("/proc/self/task").iterdir() if task.name != str(threading.get_native_id()))
+        now = {task.name: (task / "schedstat").read_text().split()[0] for task in others}
+        if now == before:
+            return
+        before = now
+        time.sleep(0.05)
 
 
 def plain(results: Any, stage: Any) -> list[Any]:

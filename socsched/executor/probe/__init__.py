@@ -44,7 +44,7 @@ _STREAM = 1 << 26
 
 
 def time_pairs(programs: Sequence[Program], cpus: Sequence[int]) -> tuple[float, list[float]]:
-    """Return the bandwidth (bytes/s) of a copy beyond every cache, and the slowdown of networks that run beside it."""
+    """Return a copy's bandwidth beyond every cache (bytes/s), and how much slower networks run beside one."""
     beside = copy(_STREAM)
     slower = [_time(one.launches, cpus, beside) / _time(one.launches, cpus) for one in programs]
     return 2.0 * _STREAM / _time(beside, cpus) * 1e9, [max(factor, 1.0) for factor in slower]
